@@ -1,0 +1,338 @@
+//! What a limiter answers.
+//!
+//! A decision carries the raw operands of what it can tell; the divisions happen in the accessors. So a
+//! caller that only asks `is_ok()` pays for no more than that.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::scale::Ramp;
+use crate::time::saturating_nanos;
+
+/// What remaining, retry and reset are computed from, when somebody asks.
+#[derive(Clone, Copy)]
+pub(crate) enum Basis {
+    /// Permits, and nanoseconds.
+    Plain {
+        remaining: u64,
+        retry: u64,
+        reset: u64,
+    },
+    /// A token bucket, in units of its word: how far it is from full, how far from having enough, and what
+    /// one permit costs.
+    Bucket {
+        debt: u64,
+        excess: u64,
+        per: u64,
+        ramp: Ramp,
+    },
+    /// A sliding window: its counts, what the denied request cost, and nanoseconds until the window ends,
+    /// which is more than a period away if it has not begun.
+    Sliding {
+        previous: u32,
+        current: u32,
+        cost: u32,
+        end: u64,
+        period: u64,
+    },
+}
+
+impl Basis {
+    fn remaining(&self, limit: u64) -> u64 {
+        match *self {
+            Self::Plain { remaining, .. } => remaining,
+            // A permit costs more than nothing. The burst's price fits a word.
+            Self::Bucket { debt, per, .. } => (limit * per).saturating_sub(debt) / per,
+            Self::Sliding {
+                previous,
+                current,
+                end,
+                period,
+                ..
+            } => {
+                let rest = end.min(period);
+                let weight = (u128::from(previous) * u128::from(rest)).div_ceil(u128::from(period));
+                // rest <= period, so the weight is at most `previous`.
+                limit
+                    .saturating_sub(u64::from(current))
+                    .saturating_sub(weight as u64)
+            }
+        }
+    }
+
+    fn reset_ns(&self) -> u64 {
+        match *self {
+            Self::Plain { reset, .. } => reset,
+            Self::Bucket { debt, ramp, .. } => ramp.nanos(debt),
+            Self::Sliding {
+                previous,
+                current,
+                end,
+                period,
+                ..
+            } => match (previous, current) {
+                (0, 0) => 0,
+                (_, 0) => end,
+                _ => end + period,
+            },
+        }
+    }
+
+    fn retry_ns(&self, limit: u64) -> u64 {
+        match *self {
+            Self::Plain { retry, .. } => retry,
+            Self::Bucket { excess, ramp, .. } => ramp.nanos(excess),
+            Self::Sliding {
+                previous,
+                current,
+                cost,
+                end,
+                period,
+            } => {
+                // The cost fits as soon as the fading count weighs no more than the room beside it. If this
+                // window has no room at all, that is in the next, when it is the current count that fades.
+                let (until, beside, fading) = if u64::from(current) + u64::from(cost) <= limit {
+                    (end, u64::from(current) + u64::from(cost), previous)
+                } else {
+                    (end + period, u64::from(cost), current)
+                };
+                // Denied, so the room is less than what fades, and that is not zero: below one period.
+                let room = limit.saturating_sub(beside);
+                let early = u128::from(room) * u128::from(period) / u128::from(fading.max(1));
+                until.saturating_sub(early as u64)
+            }
+        }
+    }
+}
+
+/// The request may pass, and has been counted.
+#[derive(Clone, Copy)]
+#[must_use = "dropping an admission does not give it back; see `refund`"]
+pub struct Allowed {
+    pub(crate) limit: u64,
+    pub(crate) basis: Basis,
+}
+
+impl Allowed {
+    /// An answer for an [`Algorithm`](crate::Algorithm) or a store of your own.
+    pub const fn new(limit: u64, remaining: u64, reset_after: Duration) -> Self {
+        Self {
+            limit,
+            basis: Basis::Plain {
+                remaining,
+                retry: 0,
+                reset: saturating_nanos(reset_after),
+            },
+        }
+    }
+
+    /// The most permits that can ever be left: the burst of a token bucket, the limit of a window.
+    #[inline]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How many more requests of cost 1 would pass at this same instant. Exact. One division.
+    #[inline]
+    pub fn remaining(&self) -> u64 {
+        self.basis.remaining(self.limit)
+    }
+
+    /// How long until everything used so far has come back, if nothing more is taken. One division.
+    #[inline]
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_nanos(self.basis.reset_ns())
+    }
+}
+
+impl PartialEq for Allowed {
+    fn eq(&self, other: &Self) -> bool {
+        self.limit == other.limit
+            && self.remaining() == other.remaining()
+            && self.reset_after() == other.reset_after()
+    }
+}
+
+impl Eq for Allowed {}
+
+impl fmt::Debug for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allowed")
+            .field("limit", &self.limit())
+            .field("remaining", &self.remaining())
+            .field("reset_after", &self.reset_after())
+            .finish()
+    }
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Reason {
+    /// Not now: it passes after [`Denied::retry_after`].
+    Limited,
+    /// Never: the cost is above the limit, or above the burst.
+    TooCostly,
+    /// The keyed table has no room for another live key.
+    TableFull,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Limited => "limited",
+            Self::TooCostly => "too costly",
+            Self::TableFull => "table full",
+        })
+    }
+}
+
+/// The request may not pass, and nothing was counted.
+#[derive(Clone, Copy)]
+pub struct Denied {
+    pub(crate) reason: Reason,
+    pub(crate) limit: u64,
+    pub(crate) basis: Basis,
+}
+
+impl Denied {
+    /// Refused for now; for an [`Algorithm`](crate::Algorithm) or a store of your own.
+    pub const fn limited(
+        limit: u64,
+        remaining: u64,
+        retry_after: Duration,
+        reset_after: Duration,
+    ) -> Self {
+        Self {
+            reason: Reason::Limited,
+            limit,
+            basis: Basis::Plain {
+                remaining,
+                retry: saturating_nanos(retry_after),
+                reset: saturating_nanos(reset_after),
+            },
+        }
+    }
+
+    /// Refused for ever; for an [`Algorithm`](crate::Algorithm) or a store of your own.
+    pub const fn too_costly(limit: u64, remaining: u64, reset_after: Duration) -> Self {
+        Self {
+            reason: Reason::TooCostly,
+            limit,
+            basis: Basis::Plain {
+                remaining,
+                retry: 0,
+                reset: saturating_nanos(reset_after),
+            },
+        }
+    }
+
+    /// Why.
+    #[inline]
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// How long until the same request passes, if nothing else does meanwhile; `None` if waiting is no cure.
+    ///
+    /// Exact to the nanosecond: it passes after this, and not 1 ns earlier. Never zero. One division.
+    #[inline]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.reason {
+            Reason::Limited => Some(Duration::from_nanos(self.basis.retry_ns(self.limit))),
+            Reason::TooCostly | Reason::TableFull => None,
+        }
+    }
+
+    /// The most permits that can ever be left: the burst of a token bucket, the limit of a window.
+    #[inline]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How many requests of cost 1 would pass at this same instant; not always 0, since a refused request
+    /// may cost more. One division.
+    #[inline]
+    pub fn remaining(&self) -> u64 {
+        self.basis.remaining(self.limit)
+    }
+
+    /// How long until everything used so far has come back, if nothing more is taken. One division.
+    #[inline]
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_nanos(self.basis.reset_ns())
+    }
+}
+
+impl PartialEq for Denied {
+    fn eq(&self, other: &Self) -> bool {
+        self.reason == other.reason
+            && self.limit == other.limit
+            && self.remaining() == other.remaining()
+            && self.retry_after() == other.retry_after()
+            && self.reset_after() == other.reset_after()
+    }
+}
+
+impl Eq for Denied {}
+
+impl fmt::Debug for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Denied")
+            .field("reason", &self.reason)
+            .field("limit", &self.limit())
+            .field("remaining", &self.remaining())
+            .field("retry_after", &self.retry_after())
+            .field("reset_after", &self.reset_after())
+            .finish()
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason {
+            Reason::Limited => {
+                let wait = Duration::from_nanos(self.basis.retry_ns(self.limit));
+                write!(f, "rate limited, retry after {wait:?}")
+            }
+            Reason::TooCostly => write!(f, "cost above the limit of {}, never passes", self.limit),
+            Reason::TableFull => f.write_str("no room to count another client"),
+        }
+    }
+}
+
+impl core::error::Error for Denied {}
+
+#[cfg(feature = "defmt")]
+mod with_defmt {
+    use super::{Allowed, Denied};
+
+    impl defmt::Format for Allowed {
+        fn format(&self, f: defmt::Formatter<'_>) {
+            defmt::write!(
+                f,
+                "Allowed {{ limit: {}, remaining: {}, reset_after: {} ns }}",
+                self.limit,
+                self.remaining(),
+                self.basis.reset_ns()
+            );
+        }
+    }
+
+    impl defmt::Format for Denied {
+        fn format(&self, f: defmt::Formatter<'_>) {
+            defmt::write!(
+                f,
+                "Denied {{ reason: {}, limit: {}, remaining: {}, retry_after: {} ns, reset_after: {} ns }}",
+                self.reason,
+                self.limit,
+                self.remaining(),
+                self.basis.retry_ns(self.limit),
+                self.basis.reset_ns()
+            );
+        }
+    }
+}

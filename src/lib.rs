@@ -1,0 +1,83 @@
+//! Lock-free rate limiting in one machine word: `no_std`, no allocation, no clock, exact.
+//!
+//! A limiter answers *may this pass now?*. Ask it in an interrupt handler, in a packet loop or in a server:
+//! a decision is one load and one compare-exchange on a word, a refusal is one load.
+//!
+//! ```
+//! use tidegate::{Limiter, Quota, Timestamp, TokenBucket};
+//!
+//! static LOGIN: Limiter<TokenBucket> =
+//!     Limiter::new(TokenBucket::new(Quota::per_minute(5)).with_burst(2));
+//!
+//! fn login(uptime_ms: u64) -> Result<(), tidegate::Denied> {
+//!     let now = Timestamp::from_millis(uptime_ms); // your monotonic clock
+//!     let allowed = LOGIN.check(now)?;
+//!     println!("{} more at once", allowed.remaining());
+//!     Ok(())
+//! }
+//!
+//! assert!(login(10).is_ok());
+//! assert!(login(20).is_ok());
+//! let denied = login(30).unwrap_err();
+//! assert_eq!(denied.retry_after().unwrap().as_millis(), 11_980);
+//! ```
+//!
+//! # Which algorithm
+//!
+//! Swapping the algorithm is swapping a type name.
+//!
+//! | type | admits | state |
+//! |---|---|---|
+//! | [`TokenBucket`] | a steady rate, and bursts up to a size of your choice | one virtual time |
+//! | [`FixedWindow`] | `limit` in each window; up to twice that around a boundary | count, window |
+//! | [`SlidingWindow`] | about `limit` in any period; evens out the boundary | two counts, window |
+//!
+//! Each comes for `u64` words (the default) and `u32` words (`TokenBucket::narrow` and so on), for cores whose
+//! widest atomic has 32 bits. An algorithm of your own needs only to implement [`Algorithm`].
+//!
+//! # Time
+//!
+//! The caller supplies every timestamp, and the limiters are total: no timestamp, however late or wrong, makes
+//! them panic, overflow or admit more. A clock that jumps back a little is a late timestamp, one that jumps
+//! far is a fresh start; each algorithm's docs say where the line is.
+//!
+//! # Features
+//!
+//! All off by default; the default is `no_std` without `alloc`.
+//!
+//! | feature | gives |
+//! |---|---|
+//! | `std` | `Clock`, a monotonic source of timestamps |
+//! | `alloc` | reserved for what allocates on request |
+//! | `serde` | [`Quota`] as its text form, [`Timestamp`] as nanoseconds, [`Reason`] |
+//! | `defmt` | `defmt::Format` |
+//! | `portable-atomic` | atomics from portable-atomic instead of `core` |
+//! | `portable-atomic-critical-section` | the same on a `critical-section` implementation of the application's |
+//! | `portable-atomic-unsafe-assume-single-core` | the same by disabling interrupts; unsound on multi-core chips |
+//! | `portable-atomic-fallback` | 64-bit words by a spin lock where there are no 64-bit atomics; see [`AtomicWord`] |
+
+#![no_std]
+
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
+mod algorithm;
+mod decision;
+mod error;
+mod limiter;
+mod quota;
+mod scale;
+mod sync;
+mod time;
+mod word;
+
+pub use algorithm::{Algorithm, FixedWindow, SlidingWindow, TokenBucket};
+pub use decision::{Allowed, Denied, Reason};
+pub use error::ConfigError;
+pub use limiter::Limiter;
+pub use quota::{ParseQuotaError, ParseQuotaErrorKind, Quota, QuotaError};
+pub use sync::AtomicWord;
+#[cfg(feature = "std")]
+pub use time::Clock;
+pub use time::Timestamp;
+pub use word::{GENERATION_BITS, Word};

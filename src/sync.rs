@@ -1,0 +1,133 @@
+//! The only path to atomics: `core`, `portable-atomic` or loom.
+//!
+//! Nothing else in the crate names an atomic type. A word that can live in an atomic cell implements
+//! [`AtomicWord`]; which words do depends on the target and on the features, and where one does not,
+//! the compiler's message says what to do about it.
+
+use crate::word::Word;
+
+pub(crate) use atomic::Ordering;
+
+#[cfg(tidegate_loom)]
+use loom::sync::atomic;
+
+#[cfg(all(not(tidegate_loom), feature = "portable-atomic"))]
+use portable_atomic as atomic;
+
+#[cfg(all(not(tidegate_loom), not(feature = "portable-atomic")))]
+use core::sync::atomic;
+
+/// A [`Word`] that this target can exchange atomically.
+///
+/// `u32` and `u64` have it wherever the processor has compare-exchange of that width. Elsewhere a feature
+/// of this crate supplies it:
+///
+/// | target | `u32` words | `u64` words |
+/// |---|---|---|
+/// | 64-bit | native | native |
+/// | Cortex-M3/M4/M7/M33, RV32IMAC | native | one of the `portable-atomic-*` features |
+/// | Cortex-M0, RV32IMC | `portable-atomic-critical-section` or `portable-atomic-unsafe-assume-single-core` | the same |
+///
+/// `portable-atomic-fallback` gives `u64` words by a spin lock. An interrupt handler must never take one:
+/// if it interrupts the holder, it spins for ever.
+#[diagnostic::on_unimplemented(
+    message = "this target has no atomic compare-exchange for `{Self}` words",
+    label = "no atomic `{Self}` here",
+    note = "on cores with 32-bit atomics choose the narrow word: `TokenBucket::narrow(..)`, type `TokenBucket<u32>`",
+    note = "on cores without compare-exchange enable tidegate's feature `portable-atomic-unsafe-assume-single-core` or `portable-atomic-critical-section`",
+    note = "64-bit words by a spin lock, never in interrupt handlers: feature `portable-atomic-fallback`"
+)]
+pub trait AtomicWord: Word + private::Cells {}
+
+pub(crate) mod private {
+    use super::Ordering;
+
+    /// How a word lives in memory that several contexts share.
+    #[diagnostic::on_unimplemented(
+        message = "this target has no atomic compare-exchange for `{Self}` words"
+    )]
+    pub trait Cells: Sized {
+        type Atomic: Send + Sync;
+        #[cfg(not(tidegate_loom))]
+        const ZERO_CELL: Self::Atomic;
+        fn cell(value: Self) -> Self::Atomic;
+        fn load(cell: &Self::Atomic, order: Ordering) -> Self;
+        fn store(cell: &Self::Atomic, value: Self, order: Ordering);
+        fn compare_exchange_weak(
+            cell: &Self::Atomic,
+            current: Self,
+            new: Self,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<Self, Self>;
+    }
+}
+
+macro_rules! atomic_word {
+    ($word:ty, $atomic:ty) => {
+        impl AtomicWord for $word {}
+
+        impl private::Cells for $word {
+            type Atomic = $atomic;
+
+            #[cfg(not(tidegate_loom))]
+            #[allow(
+                clippy::declare_interior_mutable_const,
+                reason = "copied into each new cell"
+            )]
+            const ZERO_CELL: $atomic = <$atomic>::new(0);
+
+            #[inline]
+            fn cell(value: Self) -> $atomic {
+                <$atomic>::new(value)
+            }
+
+            #[inline]
+            fn load(cell: &$atomic, order: Ordering) -> Self {
+                cell.load(order)
+            }
+
+            #[inline]
+            fn store(cell: &$atomic, value: Self, order: Ordering) {
+                cell.store(value, order);
+            }
+
+            #[inline]
+            fn compare_exchange_weak(
+                cell: &$atomic,
+                current: Self,
+                new: Self,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<Self, Self> {
+                cell.compare_exchange_weak(current, new, success, failure)
+            }
+        }
+    };
+}
+
+#[cfg(tidegate_loom)]
+atomic_word!(u32, atomic::AtomicU32);
+#[cfg(tidegate_loom)]
+atomic_word!(u64, atomic::AtomicU64);
+
+#[cfg(all(
+    not(tidegate_loom),
+    not(feature = "portable-atomic"),
+    target_has_atomic = "32"
+))]
+atomic_word!(u32, atomic::AtomicU32);
+#[cfg(all(
+    not(tidegate_loom),
+    not(feature = "portable-atomic"),
+    target_has_atomic = "64"
+))]
+atomic_word!(u64, atomic::AtomicU64);
+
+// portable-atomic itself refuses to compile where compare-exchange has no back end, and names the features.
+#[cfg(all(not(tidegate_loom), feature = "portable-atomic"))]
+atomic_word!(u32, atomic::AtomicU32);
+#[cfg(all(not(tidegate_loom), feature = "portable-atomic"))]
+portable_atomic::cfg_has_atomic_64! {
+    atomic_word!(u64, atomic::AtomicU64);
+}
