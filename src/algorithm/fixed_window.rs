@@ -86,8 +86,8 @@ pub(super) const fn tolerated(
     length: u64,
 ) -> Result<u64, ConfigError> {
     let used = used_range(word_bits, number_bits);
-    // The window itself, and one unit because a start is rarely a whole unit away.
-    let Some(units) = used.checked_sub(length + 1) else {
+    // The window itself; one unit because a start is rarely a whole unit away, and one that it was rounded up.
+    let Some(units) = used.checked_sub(length + 2) else {
         return Err(ConfigError::PeriodTooShort);
     };
     let late = units.saturating_mul(unit);
@@ -169,7 +169,8 @@ macro_rules! constructors {
                     (period, 1)
                 };
                 let late_ns = match tolerated(<$word>::BITS, number_bits, unit, length) {
-                    Ok(late) => late,
+                    // Rounding up a start puts it ahead by itself, by less than a unit.
+                    Ok(late) => late + if anchored { unit } else { 0 },
                     Err(error) => return Err(error),
                 };
                 Ok(Self {
@@ -205,8 +206,8 @@ const fn resolution(
     let mut late = LATE_MAX;
     loop {
         let mut unit = 1_u64;
-        // One unit for the rounding of the length, one for that of the start.
-        while (period + late).div_ceil(unit) + 2 > used {
+        // One unit for the rounding of the length, two for that of the start.
+        while (period + late).div_ceil(unit) + 3 > used {
             unit *= 2;
         }
         let coarseness = period / unit;
@@ -242,8 +243,8 @@ impl<W: Word> FixedWindow<W> {
         Duration::from_nanos(self.unit.get())
     }
 
-    /// How late a timestamp may be, and how far the clock may jump back, before a state counts as a leftover:
-    /// between a minute and an hour ahead of the window's start.
+    /// How far ahead of a timestamp a window may begin before its state counts as the leftover of a clock
+    /// that has jumped back: between a minute and an hour, and the resolution on top if it is anchored.
     pub const fn horizon(&self) -> Duration {
         Duration::from_nanos(self.late_ns)
     }
@@ -280,9 +281,10 @@ impl<W: Word> FixedWindow<W> {
         let count = payload & ((1 << self.count_bits) - 1);
         let age = self.age(number, place);
         let is_live = if age >= 0 {
-            (age as u64) < self.length
+            // All given back: an anchored window may begin anew.
+            count > 0 && (age as u64) < self.length
         } else {
-            // The window begins later than now: how much later?
+            // The window begins later than now: how much later? At least one unit, of which less is spent.
             match age.unsigned_abs().checked_mul(self.unit.get()) {
                 Some(ahead) => ahead - spent <= self.late_ns,
                 None => false,
@@ -357,27 +359,34 @@ impl<W: Word> Algorithm for FixedWindow<W> {
         if self.age(number, self.opening(place, spent)) < 0 {
             return state;
         }
-        match count.saturating_sub(cost) {
-            0 => W::ZERO,
-            count => self.state(number, count),
+        // An empty window keeps its number: a timestamp that is late must not find more than it would have
+        // found without all this. Where number and count are zero together, the word says fresh, which is
+        // right in the first window of all; when the number has wrapped, one permit is not given back.
+        let count = count.saturating_sub(cost);
+        let next = self.state(number, count);
+        if next == W::ZERO && self.age(number, place) as u64 != place {
+            return self.state(number, 1);
         }
+        next
     }
 
     fn idle_after(&self, state: W, now: Timestamp) -> Duration {
         let (place, spent) = self.unit.div_rem(now.as_nanos());
-        match self.live(state, place, spent) {
-            Some(Live { number, count }) if count > 0 => {
-                Duration::from_nanos(self.until_end(number, place, spent))
+        let nanos = match self.live(state, place, spent) {
+            None => 0,
+            // Ahead of a late timestamp: idle when it begins.
+            Some(Live { number, count: 0 }) => {
+                self.age(number, place).unsigned_abs() * self.unit.get() - spent
             }
-            _ => Duration::ZERO,
-        }
+            Some(Live { number, .. }) => self.until_end(number, place, spent),
+        };
+        Duration::from_nanos(nanos)
     }
 
     #[inline]
     fn is_idle(&self, state: W, now: Timestamp) -> bool {
         let (place, spent) = self.unit.div_rem(now.as_nanos());
-        self.live(state, place, spent)
-            .is_none_or(|live| live.count == 0)
+        self.live(state, place, spent).is_none()
     }
 
     /// The count stays. An anchored window keeps its start; aligned windows of another period count it in

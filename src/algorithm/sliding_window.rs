@@ -127,8 +127,8 @@ impl<W: Word> SlidingWindow<W> {
         self.quota
     }
 
-    /// How late a timestamp may be, and how far the clock may jump back, before a state counts as a leftover:
-    /// between a minute and an hour ahead of the window's start.
+    /// How far ahead of a timestamp a window may begin before its state counts as the leftover of a clock
+    /// that has jumped back: between a minute and an hour.
     pub const fn horizon(&self) -> Duration {
         Duration::from_nanos(self.late_ns)
     }
@@ -195,9 +195,6 @@ impl<W: Word> SlidingWindow<W> {
     #[inline]
     fn state(&self, view: &View) -> W {
         let counts = view.previous << self.count_bits | view.current;
-        if counts == 0 {
-            return W::ZERO;
-        }
         W::from_payload(view.number << (2 * self.count_bits) | counts)
     }
 
@@ -271,17 +268,29 @@ impl<W: Word> Algorithm for SlidingWindow<W> {
             // Taken in what has become the previous window.
             view.previous = view.previous.saturating_sub(cost);
         }
-        self.state(&view)
+        // Empty counts keep their number: a timestamp that is late must not find more than it would have
+        // found without all this. Where all three are zero, the word says fresh, which is right in the first
+        // window of all; when the number has wrapped, one permit is not given back.
+        let next = self.state(&view);
+        if next == W::ZERO && taken_at.as_nanos() >= self.period.get() {
+            view.current = 1;
+            return self.state(&view);
+        }
+        next
     }
 
     fn idle_after(&self, state: W, now: Timestamp) -> Duration {
-        self.allowed(&self.view(state, now)).reset_after()
+        let view = self.view(state, now);
+        if view.previous == 0 && view.current == 0 {
+            return Duration::from_nanos(view.ahead);
+        }
+        self.allowed(&view).reset_after()
     }
 
     #[inline]
     fn is_idle(&self, state: W, now: Timestamp) -> bool {
         let view = self.view(state, now);
-        view.current == 0 && view.previous == 0
+        view.current == 0 && view.previous == 0 && view.ahead == 0
     }
 
     /// Counts of the same period stay as they are, up to the limit. Of another period, what still weighs is
@@ -293,6 +302,9 @@ impl<W: Word> Algorithm for SlidingWindow<W> {
         } else {
             (0, old.limit.saturating_sub(old.allowed(&view).remaining()))
         };
+        if previous == 0 && current == 0 {
+            return W::ZERO;
+        }
         let (place, _) = self.period.div_rem(now.as_nanos().wrapping_add(view.ahead));
         self.state(&View {
             number: place & ((1 << self.number_bits()) - 1),

@@ -77,12 +77,14 @@ pub struct TokenBucket<W = u64> {
 /// The constructors, which differ between the words in name and scale alone.
 macro_rules! constructors {
     (
-        $word:ident, $new:ident, $try_new:ident, $scale:path,
+        $word:ident,
+        $new:ident, $try_new:ident,
+        $new_with_burst:ident, $try_new_with_burst:ident,
+        $scale:path,
         $(#[doc = $doc:expr])*
     ) => {
         impl TokenBucket<$word> {
             $(#[doc = $doc])*
-            ///
             /// The burst is the quota's limit.
             ///
             /// # Panics
@@ -93,14 +95,24 @@ macro_rules! constructors {
             }
 
             $(#[doc = $doc])*
-            ///
             /// The burst is the quota's limit.
             ///
             /// # Errors
             ///
             /// If the quota cannot be represented: see *Precision* above.
             pub const fn $try_new(quota: Quota) -> Result<Self, ConfigError> {
-                Self::build(quota, quota.limit())
+                Self::$try_new_with_burst(quota, quota.limit())
+            }
+
+            $(#[doc = $doc])*
+            /// For a quota whose limit would be too large a burst.
+            ///
+            /// # Panics
+            ///
+            /// If `burst` is 0, or it or the quota cannot be represented; in a `const` or `static` that is a
+            /// compile error.
+            pub const fn $new_with_burst(quota: Quota, burst: u64) -> Self {
+                or_panic!(Self::$try_new_with_burst(quota, burst))
             }
 
             /// The same rate with another burst.
@@ -119,10 +131,19 @@ macro_rules! constructors {
             ///
             /// If `burst` is 0 or cannot be represented.
             pub const fn try_with_burst(self, burst: u64) -> Result<Self, ConfigError> {
-                Self::build(self.quota, burst)
+                Self::$try_new_with_burst(self.quota, burst)
             }
 
-            const fn build(quota: Quota, burst: u64) -> Result<Self, ConfigError> {
+            $(#[doc = $doc])*
+            /// For a quota whose limit would be too large a burst.
+            ///
+            /// # Errors
+            ///
+            /// If `burst` is 0, or it or the quota cannot be represented: see *Precision* above.
+            pub const fn $try_new_with_burst(
+                quota: Quota,
+                burst: u64,
+            ) -> Result<Self, ConfigError> {
                 if burst == 0 {
                     return Err(ConfigError::ZeroBurst);
                 }
@@ -149,10 +170,12 @@ macro_rules! constructors {
     };
 }
 
-constructors!(u64, new, try_new, scale::wide,
+constructors!(
+    u64, new, try_new, new_with_burst, try_new_with_burst, scale::wide,
     /// A token bucket in a 64-bit word.
 );
-constructors!(u32, narrow, try_narrow, scale::narrow,
+constructors!(
+    u32, narrow, try_narrow, narrow_with_burst, try_narrow_with_burst, scale::narrow,
     /// A token bucket in a 32-bit word.
 );
 
@@ -203,13 +226,9 @@ impl<W: Word> TokenBucket<W> {
         W::from_phase(W::ticks(now.as_nanos(), self.shift).wrapping_mul(self.speed))
     }
 
-    /// The state that is `debt` ahead of `at`. A debt of 0 is the fresh state; any other is never zero, but
-    /// one unit further.
+    /// The state that is `debt` ahead of `at`; never zero, which means fresh, but one unit further.
     #[inline]
     fn ahead(at: W, debt: W) -> W {
-        if debt == W::ZERO {
-            return W::ZERO;
-        }
         let state = at.wrapping_add(debt);
         if state == W::ZERO { W::UNIT } else { state }
     }
@@ -332,7 +351,8 @@ impl<W: Word> Algorithm for TokenBucket<W> {
             return state;
         }
         let back = self.per.wrapping_mul(W::truncate(cost.min(self.burst)));
-        // Full at `taken_at` is full ever after: fresh.
+        // Not before `taken_at`: then it was full at most. Nor the fresh state, even if full: a timestamp
+        // that is late must not find more than it would have found without all this.
         Self::ahead(at, debt.saturating_sub(back))
     }
 
@@ -359,6 +379,9 @@ impl<W: Word> Algorithm for TokenBucket<W> {
         // Rounding up must not touch the generation.
         let mask = W::UNIT.widen() - 1;
         let debt = W::truncate((debt.saturating_add(mask) & !mask).min(self.horizon.widen()));
+        if debt == W::ZERO {
+            return W::ZERO;
+        }
         Self::ahead(self.at(now), debt)
     }
 }
