@@ -107,7 +107,6 @@ impl Basis {
 
 /// The request may pass, and has been counted.
 #[derive(Clone, Copy)]
-#[must_use = "dropping an admission does not give it back; see `refund`"]
 pub struct Allowed {
     pub(crate) limit: u64,
     pub(crate) basis: Basis,
