@@ -143,7 +143,13 @@ macro_rules! word {
 
             #[inline]
             fn from_phase(phase: u64) -> Self {
-                (phase >> (64 - $word::BITS)) as $word & !(Self::UNIT - 1)
+                // The wide word's phase advances in whole units anyway.
+                let word = (phase >> (64 - $word::BITS)) as $word;
+                if $word::BITS == 64 {
+                    word
+                } else {
+                    word & !(Self::UNIT - 1)
+                }
             }
         }
     };

@@ -1,5 +1,6 @@
 //! The token bucket, as GCRA: one virtual time.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::Algorithm;
@@ -70,7 +71,8 @@ pub struct TokenBucket<W = u64> {
     full: W,
     /// How far ahead of now a full-again time may lie: `full` and the tolerated lateness.
     horizon: W,
-    burst: u64,
+    /// Not zero, and so never below a cost of 1: `check` need not compare.
+    burst: NonZeroU64,
     quota: Quota,
 }
 
@@ -144,9 +146,9 @@ macro_rules! constructors {
                 quota: Quota,
                 burst: u64,
             ) -> Result<Self, ConfigError> {
-                if burst == 0 {
+                let Some(count) = NonZeroU64::new(burst) else {
                     return Err(ConfigError::ZeroBurst);
-                }
+                };
                 let Scale {
                     speed,
                     shift,
@@ -162,7 +164,7 @@ macro_rules! constructors {
                     per: (per << GENERATION_BITS) as $word,
                     full: ((burst * per) << GENERATION_BITS) as $word,
                     horizon: (horizon << GENERATION_BITS) as $word,
-                    burst,
+                    burst: count,
                     quota,
                 })
             }
@@ -187,7 +189,7 @@ impl<W: Word> TokenBucket<W> {
 
     /// The most tokens it holds.
     pub const fn burst(&self) -> u64 {
-        self.burst
+        self.burst.get()
     }
 
     /// How late a timestamp may be, and how far the clock may jump back, before a state counts as a leftover:
@@ -211,14 +213,16 @@ impl<W: Word> TokenBucket<W> {
     /// Debt in units at `at`: how far the full-again time lies ahead. 0 is a full bucket.
     #[inline]
     fn debt(&self, state: W, at: W) -> W {
+        self.used(state, at).unwrap_or(W::ZERO)
+    }
+
+    /// The same, if the state is used at all.
+    #[inline]
+    fn used(&self, state: W, at: W) -> Option<W> {
         let ahead = state.wrapping_sub(at);
         // Zero is fresh by decree, wherever it happens to lie. A time in the past is, in wrapping arithmetic,
         // one that is very far ahead.
-        if state == W::ZERO || ahead > self.horizon {
-            W::ZERO
-        } else {
-            ahead
-        }
+        (ahead <= self.horizon && state != W::ZERO).then_some(ahead)
     }
 
     #[inline]
@@ -226,10 +230,15 @@ impl<W: Word> TokenBucket<W> {
         W::from_phase(W::ticks(now.as_nanos(), self.shift).wrapping_mul(self.speed))
     }
 
-    /// The state that is `debt` ahead of `at`; never zero, which means fresh, but one unit further.
+    /// The state that is `debt` ahead of `at`.
     #[inline]
     fn ahead(at: W, debt: W) -> W {
-        let state = at.wrapping_add(debt);
+        Self::nonzero(at.wrapping_add(debt))
+    }
+
+    /// Zero means fresh: a full-again time that happens to be zero is put off by one unit.
+    #[inline]
+    fn nonzero(state: W) -> W {
         if state == W::ZERO { W::UNIT } else { state }
     }
 
@@ -257,7 +266,7 @@ impl<W: Word> TokenBucket<W> {
     #[inline]
     fn allowed(&self, now: Timestamp, debt: W) -> Allowed {
         Allowed {
-            limit: self.burst,
+            limit: self.burst.get(),
             basis: self.basis(now, debt, W::ZERO),
         }
     }
@@ -266,7 +275,7 @@ impl<W: Word> TokenBucket<W> {
     fn denied(&self, now: Timestamp, reason: Reason, debt: W, excess: W) -> Denied {
         Denied {
             reason,
-            limit: self.burst,
+            limit: self.burst.get(),
             basis: self.basis(now, debt, excess),
         }
     }
@@ -289,7 +298,7 @@ impl<W: Word> TokenBucket<W> {
     ) -> Result<(W, Duration), Denied> {
         let at = self.at(now);
         let debt = self.debt(state, at);
-        if cost > self.burst {
+        if cost > self.burst.get() {
             return Err(self.denied(now, Reason::TooCostly, debt, W::ZERO));
         }
         if cost == 0 {
@@ -304,7 +313,7 @@ impl<W: Word> TokenBucket<W> {
         let longest = longest.min(saturating_nanos(max_wait));
         if wait > longest {
             return Err(Denied::limited(
-                self.burst,
+                self.burst.get(),
                 self.allowed(now, debt).remaining(),
                 Duration::from_nanos(wait - longest),
                 self.allowed(now, debt).reset_after(),
@@ -319,27 +328,32 @@ impl<W: Word> Algorithm for TokenBucket<W> {
 
     #[inline]
     fn limit(&self) -> u64 {
-        self.burst
+        self.burst.get()
     }
 
     #[inline]
     fn step(&self, state: W, now: Timestamp, cost: u64) -> Result<(W, Allowed), Denied> {
         let at = self.at(now);
-        let debt = self.debt(state, at);
         if cost == 0 {
-            return Ok((state, self.allowed(now, debt)));
+            return Ok((state, self.allowed(now, self.debt(state, at))));
         }
-        if cost > self.burst {
-            return Err(self.denied(now, Reason::TooCostly, debt, W::ZERO));
+        if cost > self.burst.get() {
+            return Err(self.denied(now, Reason::TooCostly, self.debt(state, at), W::ZERO));
         }
-        // cost <= burst, so the product is at most `full`; debt is at most `horizon`. Their sum is a small
-        // part of the word's range: no wrap.
-        let want = debt.wrapping_add(self.per.wrapping_mul(W::truncate(cost)));
-        if want > self.full {
-            let excess = want.wrapping_sub(self.full);
-            return Err(self.denied(now, Reason::Limited, debt, excess));
-        }
-        let next = Self::ahead(at, want);
+        // cost <= burst, so the price is at most `full`; debt is at most `horizon`. Their sum is a small part
+        // of the word's range: no wrap.
+        let price = self.per.wrapping_mul(W::truncate(cost));
+        // A branch, and not a choice of values, so that the processor can guess it: back-to-back decisions
+        // then wait for each other's compare-exchange alone, and not for this arithmetic as well.
+        let base = match self.used(state, at) {
+            None => at,
+            Some(debt) if debt > self.full.wrapping_sub(price) => {
+                let excess = debt.wrapping_add(price).wrapping_sub(self.full);
+                return Err(self.denied(now, Reason::Limited, debt, excess));
+            }
+            Some(_) => state,
+        };
+        let next = Self::nonzero(base.wrapping_add(price));
         Ok((next, self.allowed(now, next.wrapping_sub(at))))
     }
 
@@ -350,7 +364,9 @@ impl<W: Word> Algorithm for TokenBucket<W> {
         if debt == W::ZERO {
             return state;
         }
-        let back = self.per.wrapping_mul(W::truncate(cost.min(self.burst)));
+        let back = self
+            .per
+            .wrapping_mul(W::truncate(cost.min(self.burst.get())));
         // Not before `taken_at`: then it was full at most. Nor the fresh state, even if full: a timestamp
         // that is late must not find more than it would have found without all this.
         Self::ahead(at, debt.saturating_sub(back))
