@@ -1,5 +1,51 @@
 //! `tidegate`: try rate limits on real traffic before you set them.
 
-fn main() {
-    println!("tidegate {}", env!("CARGO_PKG_VERSION"));
+// A program for machines with an operating system has no use for `alloc` by that name.
+#![allow(clippy::std_instead_of_alloc)]
+
+mod args;
+mod exact_log;
+mod key;
+mod log;
+mod plot;
+mod policy;
+mod replay;
+mod report;
+mod run;
+mod sample;
+mod sizing;
+mod timeline;
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Error;
+use clap::Parser;
+
+use args::{Cli, Command};
+
+/// Bad usage or bad input.
+const BAD: u8 = 2;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Replay(args) => run::replay(&args),
+        Command::Sample(args) => sample::print(&args).map(|()| ExitCode::SUCCESS),
+    };
+    match result {
+        Ok(status) => status,
+        // Whoever read our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(BAD)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
