@@ -9,6 +9,7 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::prelude::*;
 
 use crate::replay::Replay;
+use crate::report::thousands;
 use crate::timeline::{Bin, Timeline};
 
 const WIDTH: u32 = 1_100;
@@ -62,20 +63,30 @@ fn render(svg: &mut String, replay: &Replay) -> Result<(), Box<dyn core::error::
         let (panel, below) = rest.split_vertically(PANEL + footer);
         rest = below;
         let mut chart = ChartBuilder::on(&panel)
-            .caption(candidate.policy.to_string(), (FONT, 17))
+            .caption(
+                format!(
+                    "{}: {} of {} refused",
+                    candidate.policy,
+                    thousands(candidate.refused),
+                    thousands(replay.requests)
+                ),
+                (FONT, 17),
+            )
             .margin_right(24)
+            .margin_left(10)
             .margin_top(4)
             .y_label_area_size(Y_LABELS)
             .x_label_area_size(8 + footer)
-            .build_cartesian_2d(axis, 0..most + most.div_ceil(20))?;
+            .build_cartesian_2d(axis.clone(), 0..most + most.div_ceil(20))?;
         chart
             .configure_mesh()
             .y_desc(format!("requests per {width}"))
             .x_desc(if is_last { axis.title() } else { String::new() })
             .y_labels(6)
+            .y_label_formatter(&|&count| thousands(count))
             .x_label_formatter(&|&second| {
                 if is_last {
-                    axis.label(second)
+                    text(second, axis.format)
                 } else {
                     String::new()
                 }
@@ -140,18 +151,20 @@ fn area(
 }
 
 /// Seconds since 1970, with labels at round times.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct TimeAxis {
     from: u64,
     to: u64,
-    /// Seconds between labels.
-    step: u64,
+    /// Where the labels are.
+    ticks: Vec<u64>,
+    /// How they are written, for `strftime`.
+    format: &'static str,
 }
 
 const DAY: u64 = 86_400;
 
-/// Distances between labels that people find round.
-const STEPS: [u64; 22] = [
+/// Distances between labels that people find round. Beyond them, months are counted.
+const STEPS: [u64; 20] = [
     1,
     2,
     5,
@@ -172,46 +185,81 @@ const STEPS: [u64; 22] = [
     DAY,
     2 * DAY,
     7 * DAY,
-    30 * DAY,
-    365 * DAY,
 ];
 
 /// Most labels on the time axis.
-const LABELS: u64 = 9;
+const LABELS: u64 = 10;
 
 impl TimeAxis {
     fn of(timeline: &Timeline) -> Self {
         let from = timeline.start();
         let to = from + timeline.bins().len() as u64 * timeline.width();
-        let step = STEPS
-            .into_iter()
-            .find(|step| (to - from) / step < LABELS)
-            .unwrap_or((to - from) / LABELS);
-        Self { from, to, step }
-    }
-
-    fn is_within_a_day(&self) -> bool {
-        self.from / DAY == (self.to - 1) / DAY
+        let is_within_a_day = from / DAY == (to - 1) / DAY;
+        let step = STEPS.into_iter().find(|step| (to - from) / step < LABELS);
+        let format = match step {
+            Some(0..60) if is_within_a_day => "%H:%M:%S",
+            Some(0..60) => "%b %d %H:%M:%S",
+            Some(60..DAY) if is_within_a_day => "%H:%M",
+            Some(60..DAY) => "%b %d %H:%M",
+            _ => "%Y-%m-%d",
+        };
+        let ticks = match step {
+            Some(step) => (from.div_ceil(step) * step..=to)
+                .step_by(step as usize)
+                .collect(),
+            None => month_ticks(from, to),
+        };
+        Self {
+            from,
+            to,
+            ticks,
+            format,
+        }
     }
 
     fn title(&self) -> String {
-        if self.is_within_a_day() {
+        if self.from / DAY == (self.to - 1) / DAY {
             format!("time on {} (UTC)", text(self.from, "%Y-%m-%d"))
         } else {
             "time (UTC)".to_owned()
         }
     }
+}
 
-    fn label(&self, second: u64) -> String {
-        let format = match self.step {
-            0..60 if self.is_within_a_day() => "%H:%M:%S",
-            0..60 => "%b %d %H:%M:%S",
-            60..DAY if self.is_within_a_day() => "%H:%M",
-            60..DAY => "%b %d %H:%M",
-            _ => "%Y-%m-%d",
-        };
-        text(second, format)
-    }
+/// The first days of months, or of every so many, for spans of at least ten weeks.
+fn month_ticks(from: u64, to: u64) -> Vec<u64> {
+    let year_and_month = |second: u64| {
+        let parts = text(second, "%Y %m");
+        let (year, month) = parts.split_once(' ')?;
+        Some(year.parse::<u64>().ok()? * 12 + month.parse::<u64>().ok()? - 1)
+    };
+    let (Some(first), Some(last)) = (year_and_month(from), year_and_month(to)) else {
+        return Vec::new();
+    };
+    let step = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600]
+        .into_iter()
+        .find(|step| (last - first) / step < LABELS)
+        .unwrap_or(1_200);
+    (first.div_ceil(step) * step..=last)
+        .step_by(step as usize)
+        .filter_map(|month| first_of_month(month / 12, month % 12 + 1))
+        .filter(|second| (from..=to).contains(second))
+        .collect()
+}
+
+/// When a month begins, in seconds since 1970.
+fn first_of_month(year: u64, month: u64) -> Option<u64> {
+    let date = jiff::civil::DateTime::new(
+        i16::try_from(year).ok()?,
+        i8::try_from(month).ok()?,
+        1,
+        0,
+        0,
+        0,
+        0,
+    );
+    let instant = jiff::tz::TimeZone::UTC.to_timestamp(date.ok()?).ok()?;
+    u64::try_from(instant.as_second()).ok()
 }
 
 fn text(second: u64, format: &str) -> String {
@@ -231,8 +279,7 @@ impl Ranged for TimeAxis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<u64> {
-        let first = self.from.div_ceil(self.step) * self.step;
-        (first..=self.to).step_by(self.step as usize).collect()
+        self.ticks.clone()
     }
 
     fn range(&self) -> Range<u64> {
@@ -256,28 +303,55 @@ fn span_text(seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn labels_are_round_and_few() {
-        for length in [
-            1,
-            59,
-            720,
-            3_600,
-            90_000,
-            500_000,
-            40_000_000,
-            4_000_000_000,
-        ] {
-            let mut timeline = Timeline::new();
-            for second in [1_445_742_685, 1_445_742_685 + length] {
-                timeline.count(second * 1_000_000_000, true);
-            }
-            let axis = TimeAxis::of(&timeline);
-            let points = axis.key_points(plotters::coord::ranged1d::LightPoints::new(10, 10));
-            assert!(points.len() as u64 <= LABELS + 1, "{length}: {points:?}");
-            assert!(!points.is_empty() || length > 40_000_000, "{length}");
-            assert!(points.iter().all(|point| point % axis.step == 0));
+    fn axis(from: u64, to: u64) -> TimeAxis {
+        let mut timeline = Timeline::new();
+        for second in [from, to] {
+            timeline.count(second * 1_000_000_000, true);
         }
+        TimeAxis::of(&timeline)
+    }
+
+    #[test]
+    fn labels_are_neither_many_nor_missing() {
+        let start = 1_445_742_685;
+        for length in (0..32).flat_map(|power| [1_u64 << power, 3 << power]) {
+            let axis = axis(start, start + length);
+            let labels = axis.ticks.len() as u64;
+            assert!(labels <= LABELS + 1, "{length}: {labels}");
+            assert!(labels >= 3 || length < 3, "{length}: {labels}");
+            assert!(axis.ticks.is_sorted());
+            let range = axis.from..=axis.to;
+            assert!(
+                axis.ticks.iter().all(|tick| range.contains(tick)),
+                "{length}"
+            );
+        }
+    }
+
+    #[test]
+    fn labels_are_round() {
+        let labels = |from: u64, to: u64| -> Vec<String> {
+            let axis = axis(from, to);
+            let label = |tick: &u64| text(*tick, axis.format);
+            axis.ticks.iter().take(2).map(label).collect()
+        };
+        // 2015-10-25 03:11:25
+        let start = 1_445_742_685;
+        assert_eq!(labels(start, start + 40), ["03:11:25", "03:11:30"]);
+        assert_eq!(labels(start, start + 3_600), ["03:20", "03:30"]);
+        assert_eq!(
+            labels(start, start + 2 * DAY),
+            ["Oct 25 06:00", "Oct 25 12:00"]
+        );
+        assert_eq!(labels(start, start + 6 * DAY), ["2015-10-26", "2015-10-27"]);
+        assert_eq!(
+            labels(start, start + 200 * DAY),
+            ["2015-11-01", "2015-12-01"]
+        );
+        assert_eq!(
+            labels(start, start + 3_000 * DAY),
+            ["2016-01-01", "2017-01-01"]
+        );
     }
 
     #[test]

@@ -43,7 +43,6 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut parser = args.parser();
 
     let name = args.input_name();
-    let (reader, length) = open(args).with_context(|| format!("cannot read {name}"))?;
     ctrlc::set_handler(|| {
         // The second one does not ask.
         if STOP.swap(true, Ordering::Relaxed) {
@@ -51,6 +50,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         }
     })
     .context("cannot listen for Ctrl-C")?;
+    let (reader, length) = open(args).with_context(|| format!("cannot read {name}"))?;
     read(reader, length, &mut replay, &mut parser)
         .with_context(|| format!("cannot read {name}"))?;
     let interrupted = STOP.load(Ordering::Relaxed);

@@ -253,7 +253,7 @@ impl World {
                 )
             }
             Habit::Office { parts } => {
-                let (at, next) = self.browse(now, parts, 50 * SECOND);
+                let (at, next) = self.browse(now, parts, 150 * SECOND);
                 (
                     self.page(Client::Office, parts),
                     [Some((at, Habit::Office { parts: next })), None],
@@ -274,7 +274,7 @@ impl World {
                     pages: self.number(1, 5),
                     parts: 0,
                 };
-                let next = now + self.number(0, 4 * MINUTE);
+                let next = now + self.number(0, 2 * MINUTE);
                 (None, [Some((now, visitor)), Some((next, Habit::Arrival))])
             }
             Habit::Visitor {

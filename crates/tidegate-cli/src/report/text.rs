@@ -181,7 +181,7 @@ fn plural(count: u64, one: &'static str, many: &'static str) -> &'static str {
 }
 
 /// `1234567` as `1,234,567`.
-fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
