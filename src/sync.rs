@@ -25,17 +25,17 @@ use core::sync::atomic;
 /// | target | `u32` words | `u64` words |
 /// |---|---|---|
 /// | 64-bit | native | native |
-/// | Cortex-M3/M4/M7/M33, RV32IMAC | native | one of the `portable-atomic-*` features |
-/// | Cortex-M0, RV32IMC | `portable-atomic-critical-section` or `portable-atomic-unsafe-assume-single-core` | the same |
+/// | Cortex-M3/M4/M7/M33, RV32IMAC | native | `portable-atomic-fallback` |
+/// | Cortex-M0, RV32IMC | `portable-atomic-critical-section` or `portable-atomic-unsafe-assume-single-core` | `portable-atomic-fallback` with one of these |
 ///
-/// `portable-atomic-fallback` gives `u64` words by a spin lock. An interrupt handler must never take one:
-/// if it interrupts the holder, it spins for ever.
+/// Where the core has atomics of its own, `portable-atomic-fallback` is a spin lock. An interrupt handler must
+/// never take one: if it has interrupted the holder, it spins for ever.
 #[diagnostic::on_unimplemented(
     message = "this target has no atomic compare-exchange for `{Self}` words",
     label = "no atomic `{Self}` here",
     note = "on cores with 32-bit atomics choose the narrow word: `TokenBucket::narrow(..)`, type `TokenBucket<u32>`",
     note = "on cores without compare-exchange enable tidegate's feature `portable-atomic-unsafe-assume-single-core` or `portable-atomic-critical-section`",
-    note = "64-bit words by a spin lock, never in interrupt handlers: feature `portable-atomic-fallback`"
+    note = "if it must be a 64-bit word: feature `portable-atomic-fallback`, a spin lock, never to be taken by interrupt handlers"
 )]
 pub trait AtomicWord: Word + private::Cells {}
 
@@ -63,6 +63,10 @@ pub(crate) mod private {
     }
 }
 
+#[allow(
+    unused_macros,
+    reason = "a target without compare-exchange has no such word"
+)]
 macro_rules! atomic_word {
     ($word:ty, $atomic:ty) => {
         impl AtomicWord for $word {}

@@ -1,0 +1,44 @@
+//! What firmware does with the core, so that a build for a bare target proves that it can.
+
+#![no_std]
+
+use tidegate::{FixedWindow, Limiter, Quota, SlidingWindow, Timestamp, TokenBucket};
+
+static BUCKET: Limiter<TokenBucket<u32>> = Limiter::new(TokenBucket::narrow(Quota::per_second(10)));
+static WINDOW: Limiter<FixedWindow<u32>> =
+    Limiter::new(FixedWindow::narrow_anchored(Quota::per_minute(100)));
+static SLIDING: Limiter<SlidingWindow<u32>> =
+    Limiter::new(SlidingWindow::narrow(Quota::per_minute(50)));
+
+/// Asks all of them at once, as an interrupt handler might.
+#[unsafe(no_mangle)]
+pub extern "C" fn may_pass(uptime_ms: u32) -> bool {
+    let now = Timestamp::from_millis(u64::from(uptime_ms));
+    BUCKET.check(now).is_ok() && WINDOW.check(now).is_ok() && SLIDING.check(now).is_ok()
+}
+
+/// The wait, in milliseconds, which takes the divisions.
+#[unsafe(no_mangle)]
+pub extern "C" fn wait_ms(uptime_ms: u32) -> u32 {
+    let now = Timestamp::from_millis(u64::from(uptime_ms));
+    match BUCKET.peek(now) {
+        Ok(_) => 0,
+        Err(denied) => denied
+            .retry_after()
+            .map_or(u32::MAX, |wait| wait.as_millis() as u32),
+    }
+}
+
+/// 64-bit words: only where the target has them, or a feature gives them.
+#[cfg(feature = "wide")]
+#[unsafe(no_mangle)]
+pub extern "C" fn may_pass_wide(uptime_ms: u32) -> bool {
+    static WIDE: Limiter<TokenBucket> = Limiter::new(TokenBucket::new(Quota::per_second(10)));
+    WIDE.check(Timestamp::from_millis(u64::from(uptime_ms)))
+        .is_ok()
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
