@@ -57,6 +57,7 @@
 //! | `portable-atomic-fallback` | 64-bit words by a spin lock where there are no 64-bit atomics; see [`AtomicWord`] |
 
 #![no_std]
+#![forbid(unsafe_code)]
 
 #[cfg(any(feature = "std", test))]
 extern crate std;
@@ -81,3 +82,8 @@ pub use sync::AtomicWord;
 pub use time::Clock;
 pub use time::Timestamp;
 pub use word::{GENERATION_BITS, Word};
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
