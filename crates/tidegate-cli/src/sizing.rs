@@ -134,7 +134,10 @@ impl Sizing {
         raise(log, count - earliest);
 
         key.bucket.add(time, index, *bucket, period);
-        *bucket = key.bucket.steepest(time, period, count, *bucket, period);
+        let until = i128::from(time) + i128::from(period);
+        *bucket = key
+            .bucket
+            .steepest(until, i128::from(count), *bucket, period);
 
         if let Some(size) = self.burst {
             let points = &mut self.fixed_burst[id];
@@ -143,7 +146,7 @@ impl Sizing {
                 *burst = NO_LIMIT;
             } else {
                 let count = i128::from(count) - i128::from(size);
-                *burst = points.steepest_before(time, count, *burst, period);
+                *burst = points.steepest(i128::from(time), count, *burst, period);
             }
         }
     }

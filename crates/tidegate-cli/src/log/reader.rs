@@ -81,10 +81,7 @@ fn read_all(
     loop {
         if filled == buffer.len() {
             let head = buffer[..80].to_vec();
-            let Some((skipped, rest)) = skip_line(&mut input, &mut buffer)? else {
-                let _ = sender.send(Message::TooLong(head, 0));
-                return Ok(());
-            };
+            let (skipped, rest) = skip_line(&mut input, &mut buffer)?;
             if sender.send(Message::TooLong(head, skipped)).is_err() {
                 return Ok(());
             }
@@ -137,19 +134,19 @@ fn hand_on(
 }
 
 /// Reads over the rest of a line that has filled the buffer. Returns the line's length, ending included, and
-/// how much of what follows now stands at the buffer's beginning; `None` if the input ended first.
-fn skip_line(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<Option<(u64, usize)>> {
+/// how much of what follows now stands at the buffer's beginning.
+fn skip_line(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<(u64, usize)> {
     let mut skipped = buffer.len() as u64;
     loop {
         let read = match input.read(buffer) {
-            Ok(0) => return Ok(None),
+            Ok(0) => return Ok((skipped, 0)),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
         if let Some(end) = memchr::memchr(b'\n', &buffer[..read]) {
             buffer.copy_within(end + 1..read, 0);
-            return Ok(Some((skipped + end as u64 + 1, read - end - 1)));
+            return Ok((skipped + end as u64 + 1, read - end - 1));
         }
         skipped += read as u64;
     }

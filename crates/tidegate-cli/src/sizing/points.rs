@@ -77,38 +77,12 @@ impl Points {
         self.drop_front(need, period);
     }
 
-    /// The least limit, `need` or more, that is at least `period` times the slope from any point to
-    /// `(time + ahead, count)`, which lies after them all.
-    pub(super) fn steepest(
-        &mut self,
-        time: u64,
-        ahead: u64,
-        count: u64,
-        need: u64,
-        period: u64,
-    ) -> u64 {
-        let x = i128::from(time) + i128::from(ahead);
-        self.raise(x, i128::from(count), need, period, false)
-    }
-
-    /// The same for `(time, count)`, from the points before the last, which is at `time` itself.
-    pub(super) fn steepest_before(
-        &mut self,
-        time: u64,
-        count: i128,
-        need: u64,
-        period: u64,
-    ) -> u64 {
-        self.raise(i128::from(time), count, need, period, true)
-    }
-
-    fn raise(&mut self, x: i128, y: i128, mut need: u64, period: u64, before: bool) -> u64 {
+    /// The least limit, `need` or more, that is at least `period` times the slope from any point to `(x, y)`.
+    ///
+    /// No point lies after `x`, and one that lies at `x` lies no lower than `y`: such a one asks for nothing.
+    pub(super) fn steepest(&mut self, x: i128, y: i128, mut need: u64, period: u64) -> u64 {
         loop {
-            let front = match self.earlier.front() {
-                Some(&front) => front,
-                None if before => return need,
-                None => self.last,
-            };
+            let front = self.earlier.front().unwrap_or(&self.last);
             // A count is far below 2^62 and the period below 2^64; only the limit can be huge.
             let rise = (y - i128::from(front.1)) * i128::from(period);
             let run = x - i128::from(front.0);

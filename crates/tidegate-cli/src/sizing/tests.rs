@@ -78,7 +78,9 @@ fn check(log: &Log, steady: &Log, period: u64, burst: Option<u64>) {
 fn limits_are_the_smallest() {
     let mut random = Rand64::new(11);
     for round in 0..400 {
-        let (unit, units) = [(SECOND, 60), (SECOND, 7), (SECOND / 1_000, 10_000)][round % 3];
+        // Short periods so that requests come exactly one period apart, long ones so that they do not.
+        let periods = [(SECOND, 60), (SECOND, 2), (SECOND / 1_000, 10_000)];
+        let (unit, units) = periods[round % periods.len()];
         let keys = random.rand_range(1..5);
         let log = random_log(&mut random, unit, units, keys);
         let burst = (round % 2 == 0).then(|| random.rand_range(1..9));
@@ -135,7 +137,8 @@ fn a_steady_key_takes_no_memory() {
     for index in 0..100_000 {
         let time = index * 7 * SECOND;
         points.add(time, index, need, period);
-        need = points.steepest(time, period, index + 1, need, period);
+        let (x, y) = (i128::from(time + period), i128::from(index + 1));
+        need = points.steepest(x, y, need, period);
         assert!(points.len() <= 2);
     }
     // 60/7 a minute in the long run, and never more at once.
