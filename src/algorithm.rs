@@ -120,6 +120,15 @@ pub trait Algorithm {
         self.idle_after(state, now).is_zero()
     }
 
+    /// Whether states of `other`, a tier of clients with other limits, may live in one table with states of this:
+    /// a state of either must mean the same to both, so that `self` can tell whether it is idle.
+    ///
+    /// False unless an algorithm says otherwise.
+    fn shares_states(&self, other: &Self) -> bool {
+        let _ = other;
+        false
+    }
+
     /// Translates a state of `old`, the same algorithm under other limits, into one of this.
     ///
     /// What was used stays used, in permits: 5 used of 5 leave 5 of 10, and none of 3.

@@ -10,7 +10,7 @@ use core::fmt;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A burst of 0 admits nothing, ever.
+    /// A burst or limit of 0 admits nothing, ever.
     ZeroBurst,
     /// An empty bucket would take longer to fill than the word can measure: 2.2 years for `u64`.
     BurstTooLong,
@@ -30,7 +30,7 @@ pub enum ConfigError {
 impl ConfigError {
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::ZeroBurst => "a burst of 0 would admit nothing, ever; the least is 1",
+            Self::ZeroBurst => "a burst or limit of 0 would admit nothing, ever; the least is 1",
             Self::BurstTooLong => {
                 "filling the whole burst takes longer than the word can measure; lower the burst, or use the u64 word (2.2 years)"
             }

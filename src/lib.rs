@@ -57,8 +57,10 @@
 //! | `portable-atomic-fallback` | 64-bit words by a spin lock where there are no 64-bit atomics; see [`AtomicWord`] |
 
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
@@ -69,6 +71,7 @@ mod limiter;
 mod quota;
 mod scale;
 mod sync;
+mod table;
 mod time;
 mod word;
 
@@ -78,6 +81,11 @@ pub use error::ConfigError;
 pub use limiter::Limiter;
 pub use quota::{ParseQuotaError, ParseQuotaErrorKind, Quota, QuotaError};
 pub use sync::AtomicWord;
+#[cfg(feature = "alloc")]
+pub use table::BoxTable;
+pub use table::{
+    Entry, FullCounts, KeyedTable, Line, OnFull, Seeded, SliceTable, Storage, Table, Tier,
+};
 #[cfg(feature = "std")]
 pub use time::Clock;
 pub use time::Timestamp;

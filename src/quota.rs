@@ -117,6 +117,14 @@ impl Quota {
         Duration::from_nanos(self.period_ns)
     }
 
+    /// `limit` must not be zero.
+    pub(crate) const fn with_limit(&self, limit: u64) -> Self {
+        Self {
+            limit,
+            period_ns: self.period_ns,
+        }
+    }
+
     #[inline]
     pub(crate) const fn period_ns(&self) -> u64 {
         self.period_ns

@@ -6,7 +6,7 @@
 
 use crate::word::Word;
 
-pub(crate) use atomic::Ordering;
+pub(crate) use atomic::{Ordering, fence};
 
 #[cfg(tidegate_loom)]
 use loom::sync::atomic;
@@ -16,6 +16,11 @@ use portable_atomic as atomic;
 
 #[cfg(all(not(tidegate_loom), not(feature = "portable-atomic")))]
 use core::sync::atomic;
+
+/// A seed of a hasher: written when a program starts, never exchanged, so loads and stores are enough for it,
+/// which even cores without compare-exchange have. Loom has nothing to explore there.
+#[cfg(feature = "ahash")]
+pub(crate) type SeedCell = core::sync::atomic::AtomicU32;
 
 /// A [`Word`] that this target can exchange atomically.
 ///
@@ -48,9 +53,17 @@ pub(crate) mod private {
     )]
     pub trait Cells: Sized {
         type Atomic: Send + Sync;
+        /// Half a cache line of cells: the tags, or the states, of one line of the table.
+        type Lane: Send + Sync + AsRef<[Self::Atomic]>;
+        /// Cells in a lane.
+        const SLOTS: usize;
         #[cfg(not(tidegate_loom))]
         const ZERO_CELL: Self::Atomic;
+        #[cfg(not(tidegate_loom))]
+        const ZERO_LANE: Self::Lane;
         fn cell(value: Self) -> Self::Atomic;
+        #[cfg(tidegate_loom)]
+        fn lane() -> Self::Lane;
         fn load(cell: &Self::Atomic, order: Ordering) -> Self;
         fn store(cell: &Self::Atomic, value: Self, order: Ordering);
         fn compare_exchange_weak(
@@ -60,6 +73,14 @@ pub(crate) mod private {
             success: Ordering,
             failure: Ordering,
         ) -> Result<Self, Self>;
+        fn compare_exchange(
+            cell: &Self::Atomic,
+            current: Self,
+            new: Self,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<Self, Self>;
+        fn fetch_add(cell: &Self::Atomic, by: Self, order: Ordering);
     }
 }
 
@@ -68,11 +89,25 @@ pub(crate) mod private {
     reason = "a target without compare-exchange has no such word"
 )]
 macro_rules! atomic_word {
-    ($word:ty, $atomic:ty) => {
+    ($word:ty, $atomic:ty, $slots:expr) => {
         impl AtomicWord for $word {}
 
         impl private::Cells for $word {
             type Atomic = $atomic;
+            type Lane = [$atomic; $slots];
+            const SLOTS: usize = $slots;
+
+            #[cfg(not(tidegate_loom))]
+            #[allow(
+                clippy::declare_interior_mutable_const,
+                reason = "copied into each new line"
+            )]
+            const ZERO_LANE: Self::Lane = [const { <$atomic>::new(0) }; $slots];
+
+            #[cfg(tidegate_loom)]
+            fn lane() -> Self::Lane {
+                core::array::from_fn(|_| <$atomic>::new(0))
+            }
 
             #[cfg(not(tidegate_loom))]
             #[allow(
@@ -106,32 +141,49 @@ macro_rules! atomic_word {
             ) -> Result<Self, Self> {
                 cell.compare_exchange_weak(current, new, success, failure)
             }
+
+            #[inline]
+            fn compare_exchange(
+                cell: &$atomic,
+                current: Self,
+                new: Self,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<Self, Self> {
+                cell.compare_exchange(current, new, success, failure)
+            }
+
+            #[inline]
+            fn fetch_add(cell: &$atomic, by: Self, order: Ordering) {
+                cell.fetch_add(by, order);
+            }
         }
     };
 }
 
+// Two slots a line under loom: the rare paths become common, and all of them can be explored.
 #[cfg(tidegate_loom)]
-atomic_word!(u32, atomic::AtomicU32);
+atomic_word!(u32, atomic::AtomicU32, 2);
 #[cfg(tidegate_loom)]
-atomic_word!(u64, atomic::AtomicU64);
+atomic_word!(u64, atomic::AtomicU64, 2);
 
 #[cfg(all(
     not(tidegate_loom),
     not(feature = "portable-atomic"),
     target_has_atomic = "32"
 ))]
-atomic_word!(u32, atomic::AtomicU32);
+atomic_word!(u32, atomic::AtomicU32, 8);
 #[cfg(all(
     not(tidegate_loom),
     not(feature = "portable-atomic"),
     target_has_atomic = "64"
 ))]
-atomic_word!(u64, atomic::AtomicU64);
+atomic_word!(u64, atomic::AtomicU64, 4);
 
 // portable-atomic itself refuses to compile where compare-exchange has no back end, and names the features.
 #[cfg(all(not(tidegate_loom), feature = "portable-atomic"))]
-atomic_word!(u32, atomic::AtomicU32);
+atomic_word!(u32, atomic::AtomicU32, 8);
 #[cfg(all(not(tidegate_loom), feature = "portable-atomic"))]
 portable_atomic::cfg_has_atomic_64! {
-    atomic_word!(u64, atomic::AtomicU64);
+    atomic_word!(u64, atomic::AtomicU64, 4);
 }

@@ -57,8 +57,16 @@ pub(crate) mod sealed {
         LowHalf,
     }
 
-    /// What the algorithms need of a word, kept out of the public trait.
-    pub trait Arithmetic: Sized {
+    use core::ops::{BitAnd, BitOr, BitXor, Not};
+
+    /// What the algorithms and the table need of a word, kept out of the public trait.
+    pub trait Arithmetic:
+        Sized
+        + BitAnd<Output = Self>
+        + BitOr<Output = Self>
+        + BitXor<Output = Self>
+        + Not<Output = Self>
+    {
         /// The smallest step of the payload.
         const UNIT: Self;
 

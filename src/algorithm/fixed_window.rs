@@ -233,6 +233,26 @@ impl<W: Word> FixedWindow<W> {
         self.quota
     }
 
+    /// Another limit in the same windows, for a tier of clients in one table with this.
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is 0, or needs more bits than this one's: make the tiers from the highest.
+    pub const fn tier(&self, limit: u64) -> Result<Self, ConfigError> {
+        if limit == 0 {
+            return Err(ConfigError::ZeroBurst);
+        }
+        if bits(limit) > self.count_bits {
+            return Err(ConfigError::LimitTooLarge);
+        }
+        let quota = self.quota.with_limit(limit);
+        Ok(Self {
+            limit,
+            quota,
+            ..*self
+        })
+    }
+
     /// Whether windows begin with the first admitted request.
     pub const fn is_anchored(&self) -> bool {
         self.anchored
@@ -387,6 +407,15 @@ impl<W: Word> Algorithm for FixedWindow<W> {
     fn is_idle(&self, state: W, now: Timestamp) -> bool {
         let (place, spent) = self.unit.div_rem(now.as_nanos());
         self.live(state, place, spent).is_none()
+    }
+
+    /// The same windows, and limits that count in equally many bits.
+    fn shares_states(&self, other: &Self) -> bool {
+        self.unit.get() == other.unit.get()
+            && self.length == other.length
+            && self.anchored == other.anchored
+            && self.count_bits == other.count_bits
+            && self.late_ns == other.late_ns
     }
 
     /// The count stays. An anchored window keeps its start; aligned windows of another period count it in

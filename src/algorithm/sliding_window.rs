@@ -127,6 +127,26 @@ impl<W: Word> SlidingWindow<W> {
         self.quota
     }
 
+    /// Another limit in the same windows, for a tier of clients in one table with this.
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is 0, or needs more bits than this one's: make the tiers from the highest.
+    pub const fn tier(&self, limit: u64) -> Result<Self, ConfigError> {
+        if limit == 0 {
+            return Err(ConfigError::ZeroBurst);
+        }
+        if bits(limit) > self.count_bits {
+            return Err(ConfigError::LimitTooLarge);
+        }
+        let quota = self.quota.with_limit(limit);
+        Ok(Self {
+            limit,
+            quota,
+            ..*self
+        })
+    }
+
     /// How far ahead of a timestamp a window may begin before its state counts as the leftover of a clock
     /// that has jumped back: between a minute and an hour.
     pub const fn horizon(&self) -> Duration {
@@ -291,6 +311,13 @@ impl<W: Word> Algorithm for SlidingWindow<W> {
     fn is_idle(&self, state: W, now: Timestamp) -> bool {
         let view = self.view(state, now);
         view.current == 0 && view.previous == 0 && view.ahead == 0
+    }
+
+    /// The same windows, and limits that count in equally many bits.
+    fn shares_states(&self, other: &Self) -> bool {
+        self.period.get() == other.period.get()
+            && self.count_bits == other.count_bits
+            && self.late_ns == other.late_ns
     }
 
     /// Counts of the same period stay as they are, up to the limit. Of another period, what still weighs is

@@ -187,6 +187,50 @@ impl<W: Word> TokenBucket<W> {
         self.quota
     }
 
+    /// Other limits on the scale of this bucket, for a tier of clients in one table with it.
+    ///
+    /// The price of a permit is rounded up to a whole unit of this bucket's scale.
+    ///
+    /// # Errors
+    ///
+    /// If that makes the rate low by more than a millionth (`u32`: a sixteenth); if filling the burst takes longer
+    /// than filling this bucket's and the lateness; or if `burst` is 0. Make the tiers from the one that takes
+    /// longest to fill.
+    pub fn tier(&self, quota: Quota, burst: u64) -> Result<Self, ConfigError> {
+        let Some(count) = NonZeroU64::new(burst) else {
+            return Err(ConfigError::ZeroBurst);
+        };
+        // Units a permit: this bucket's, times how much slower the other quota is.
+        let (mine, other) = (self.quota, quota);
+        let slower = (
+            u128::from(mine.limit()) * u128::from(other.period_ns()),
+            u128::from(mine.period_ns()) * u128::from(other.limit()),
+        );
+        let units = u128::from(self.per.widen() >> GENERATION_BITS);
+        let scaled = units
+            .checked_mul(slower.0)
+            .ok_or(ConfigError::BurstTooLong)?;
+        let per = scaled.div_ceil(slower.1);
+        let coarsest = if W::BITS == 64 { 1_000_000 } else { 16 };
+        if (per * slower.1 - scaled).saturating_mul(coarsest) > scaled {
+            return Err(ConfigError::RateTooFine);
+        }
+        // As long as this bucket's horizon, less a minute: in its units, and in place.
+        let late = (self.horizon.widen() - self.full.widen()) / 2;
+        let most = u128::from((self.horizon.widen() - late) >> GENERATION_BITS);
+        let full = per
+            .checked_mul(u128::from(burst))
+            .filter(|&full| full <= most);
+        let full = full.ok_or(ConfigError::BurstTooLong)? as u64;
+        Ok(Self {
+            per: W::truncate((per as u64) << GENERATION_BITS),
+            full: W::truncate(full << GENERATION_BITS),
+            burst: count,
+            quota,
+            ..*self
+        })
+    }
+
     /// The most tokens it holds.
     pub const fn burst(&self) -> u64 {
         self.burst.get()
@@ -380,6 +424,11 @@ impl<W: Word> Algorithm for TokenBucket<W> {
     #[inline]
     fn is_idle(&self, state: W, now: Timestamp) -> bool {
         self.debt(state, self.at(now)) == W::ZERO
+    }
+
+    /// The same scale of time, and a burst that this one's horizon has room for: see [`TokenBucket::tier`].
+    fn shares_states(&self, other: &Self) -> bool {
+        self.speed == other.speed && self.shift == other.shift && self.horizon >= other.horizon
     }
 
     fn adopt(&self, old: &Self, state: W, now: Timestamp) -> W {

@@ -1,0 +1,712 @@
+//! One limiter for every client: a keyed table of fixed capacity.
+
+mod batch;
+mod claim;
+mod hash;
+mod line;
+mod slot;
+
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+
+use crate::algorithm::Algorithm;
+use crate::decision::{Allowed, Basis, Denied, Reason};
+use crate::sync::private::Cells;
+use crate::sync::{AtomicWord, Ordering};
+use crate::time::Timestamp;
+use crate::word::Word;
+use crate::word::sealed::Arithmetic;
+
+use claim::{Claim, Lines, Patience};
+use line::Place;
+
+pub use hash::Seeded;
+pub use line::Line;
+
+/// A keyed table whose lines are part of it: for a `static`, or wherever it is put.
+///
+/// `LINES` lines of 64 bytes, each four slots of `u64` words or eight of `u32`. Size it for twice the keys that are
+/// live at once: 32 bytes a key, or 16 (12 will do) with narrow words.
+///
+/// A `static` of this type that is not all zero, and its limits are not, is stored in the image with all its
+/// lines. Where flash is scarce, keep the lines in a `static` of their own, which needs none, and
+/// use a [`SliceTable`].
+pub type Table<A, const LINES: usize, S = Seeded> =
+    KeyedTable<A, [Line<<A as Algorithm>::Word>; LINES], S>;
+
+/// A keyed table whose lines are a `static` of their own, in zero-initialised memory.
+///
+/// ```
+/// # #[cfg(feature = "ahash")] {
+/// use tidegate::{Line, Quota, SliceTable, Timestamp, TokenBucket};
+///
+/// static LINES: [Line<u32>; 32] = [const { Line::new() }; 32];
+/// static PEERS: SliceTable<TokenBucket<u32>> =
+///     SliceTable::over(TokenBucket::narrow(Quota::per_second(10)), &LINES);
+///
+/// assert!(PEERS.check(&[192, 0, 2, 1], Timestamp::from_secs(1)).is_ok());
+/// # }
+/// ```
+pub type SliceTable<A, S = Seeded> = KeyedTable<A, &'static [Line<<A as Algorithm>::Word>], S>;
+
+/// A keyed table on the heap, sized at run time.
+///
+/// ```
+/// # #[cfg(feature = "ahash")] {
+/// use tidegate::{BoxTable, Quota, Timestamp, TokenBucket};
+///
+/// let clients = BoxTable::with_capacity(TokenBucket::new(Quota::per_second(100)), 10_000);
+/// assert!(clients.check("alice", Timestamp::from_secs(1)).is_ok());
+/// # }
+/// ```
+#[cfg(feature = "alloc")]
+pub type BoxTable<A, S = Seeded> =
+    KeyedTable<A, alloc::boxed::Box<[Line<<A as Algorithm>::Word>]>, S>;
+
+/// What becomes of a new key when every slot it may have is live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum OnFull {
+    /// It is refused, as [`Reason::TableFull`]. Nobody's budget is touched.
+    #[default]
+    Deny,
+    /// It passes uncounted. Nobody's budget is touched.
+    Allow,
+    /// It displaces the key that would be idle first, of those in its way. Lossy: that key's budget is handed back
+    /// early, so whoever can make up keys can wear down anybody's limit.
+    Evict,
+}
+
+/// How often a table was full, by what was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct FullCounts {
+    /// Refused, under [`OnFull::Deny`].
+    pub denied: u64,
+    /// Let through uncounted, under [`OnFull::Allow`].
+    pub allowed: u64,
+    /// Keys displaced, under [`OnFull::Evict`].
+    pub evicted: u64,
+}
+
+/// Memory for a table's lines.
+pub trait Storage<W: Cells>: private::Sealed {
+    /// The lines.
+    #[doc(hidden)]
+    fn lines(&self) -> &[Line<W>];
+}
+
+mod private {
+    pub trait Sealed {}
+}
+
+impl<W: Cells, const LINES: usize> private::Sealed for [Line<W>; LINES] {}
+
+impl<W: Cells, const LINES: usize> Storage<W> for [Line<W>; LINES] {
+    #[inline]
+    fn lines(&self) -> &[Line<W>] {
+        self
+    }
+}
+
+impl<W: Cells> private::Sealed for &[Line<W>] {}
+
+impl<W: Cells> Storage<W> for &[Line<W>] {
+    #[inline]
+    fn lines(&self) -> &[Line<W>] {
+        self
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<W: Cells> private::Sealed for alloc::boxed::Box<[Line<W>]> {}
+
+#[cfg(feature = "alloc")]
+impl<W: Cells> Storage<W> for alloc::boxed::Box<[Line<W>]> {
+    #[inline]
+    fn lines(&self) -> &[Line<W>] {
+        self
+    }
+}
+
+/// One limiter for every client: a keyed table of fixed capacity, lock-free, that never allocates, grows or
+/// sweeps.
+///
+/// Use it by one of its names: [`Table`] in a `static`, [`SliceTable`] over lines elsewhere, `BoxTable` on
+/// the heap.
+///
+/// A key's slot is free again as soon as its state is idle, for then it is indistinguishable from a key never
+/// seen. So a newcomer takes the place of an idle key, and nobody loses anything. When every slot that a newcomer
+/// may have is live, [`OnFull`] decides.
+///
+/// # Keys
+///
+/// Any `K: Hash`. A key is kept as a fingerprint of its hash: 58 bits beside `u64` words, 26 beside `u32`. Two keys
+/// with one fingerprint that may be in one line share a budget. Any two keys do so with a probability of about
+/// 2^-58, and whoever does not know the hasher's seed cannot aim for it. With narrow words it is about
+/// `4 / (2^26 * LINES)`: of 100,000 live keys in 25,000 lines, one pair in 300 such tables.
+///
+/// # Cost
+///
+/// A known key costs its hash, one or two cache lines read, and one compare-exchange; a denial stores nothing. A
+/// new key looks at its two lines, and makes three compare-exchanges more and a fence.
+///
+/// How often a new key finds no slot, with what share of the slots live: with four slots a line 5 in 100,000 at
+/// 50 %, 6 in 10,000 at 60 %, 8 in 1,000 at 75 %; with eight slots none at 70 %, 3 in 100,000 at 75 %.
+///
+/// # Progress, interrupts, and memory ordering
+///
+/// Lock-free: a thread that is stopped anywhere holds up nobody, and an interrupt handler may call everything
+/// here, having interrupted anything here. The argument is in the source of the module `table::claim`. All but a
+/// fence is `Relaxed`, and decisions promise callers no ordering, as with [`Limiter`](crate::Limiter).
+///
+/// Generations of a slot are counted in four bits: a thread that sleeps through exactly 16 changes of hands of
+/// one slot, in the midst of a decision, and wakes to a bit-identical state may charge one request to the wrong key.
+///
+/// ```
+/// # #[cfg(feature = "ahash")] {
+/// use tidegate::{Quota, Reason, Table, Timestamp, TokenBucket};
+///
+/// // 1024 lines of 4 slots, for 2048 live clients
+/// static CLIENTS: Table<TokenBucket, 1024> =
+///     Table::new(TokenBucket::new(Quota::per_second(5)));
+///
+/// let now = Timestamp::from_millis(1_000);
+/// assert_eq!(CLIENTS.check_n("alice", now, 5).unwrap().remaining(), 0);
+/// assert_eq!(CLIENTS.check("alice", now).unwrap_err().reason(), Reason::Limited);
+/// assert_eq!(CLIENTS.check("bob", now).unwrap().remaining(), 4);
+/// # }
+/// ```
+pub struct KeyedTable<A: Algorithm<Word: AtomicWord>, L, S = Seeded> {
+    algorithm: A,
+    hasher: S,
+    on_full: OnFull,
+    full: Counters<A::Word>,
+    lines: L,
+}
+
+/// On a line of its own: whoever hits a full table must not slow down those who read the limits.
+#[repr(align(64))]
+struct Counters<W: Cells> {
+    denied: W::Atomic,
+    allowed: W::Atomic,
+    evicted: W::Atomic,
+}
+
+impl<W: AtomicWord> Counters<W> {
+    #[cfg(not(tidegate_loom))]
+    const ZERO: Self = Self {
+        denied: W::ZERO_CELL,
+        allowed: W::ZERO_CELL,
+        evicted: W::ZERO_CELL,
+    };
+
+    #[cfg(tidegate_loom)]
+    fn zero() -> Self {
+        Self {
+            denied: W::cell(W::ZERO),
+            allowed: W::cell(W::ZERO),
+            evicted: W::cell(W::ZERO),
+        }
+    }
+
+    fn add(cell: &W::Atomic) {
+        W::fetch_add(cell, W::truncate(1), Ordering::Relaxed);
+    }
+}
+
+impl<W: AtomicWord> Line<W> {
+    /// A line of vacant slots.
+    #[cfg(not(tidegate_loom))]
+    pub const fn new() -> Self {
+        Self::ZERO
+    }
+
+    /// A line of vacant slots.
+    #[cfg(tidegate_loom)]
+    pub fn new() -> Self {
+        Self::zero()
+    }
+}
+
+impl<W: AtomicWord> Default for Line<W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<W: Cells> fmt::Debug for Line<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Line")
+    }
+}
+
+#[cfg(not(tidegate_loom))]
+impl<A: Algorithm<Word: AtomicWord>, S, const LINES: usize>
+    KeyedTable<A, [Line<A::Word>; LINES], S>
+{
+    /// An empty table with a hasher of your own.
+    ///
+    /// Without a line it does not compile.
+    pub const fn with_hasher(algorithm: A, hasher: S) -> Self {
+        const { assert!(LINES > 0, "a table needs a line") };
+        Self {
+            algorithm,
+            hasher,
+            on_full: OnFull::Deny,
+            full: Counters::ZERO,
+            lines: [const { Line::ZERO }; LINES],
+        }
+    }
+}
+
+#[cfg(all(not(tidegate_loom), feature = "ahash"))]
+impl<A: Algorithm<Word: AtomicWord>, const LINES: usize> Table<A, LINES> {
+    /// An empty table with the default hasher, which begins with seeds that everybody knows:
+    /// [reseed](Seeded::reseed) it when the program starts, with a number that others cannot guess.
+    ///
+    /// Without a line it does not compile.
+    pub const fn new(algorithm: A) -> Self {
+        Self::with_hasher(algorithm, Seeded::KNOWN)
+    }
+}
+
+#[cfg(not(tidegate_loom))]
+impl<A: Algorithm<Word: AtomicWord>, S> SliceTable<A, S> {
+    /// A table over lines elsewhere, with a hasher of your own.
+    ///
+    /// # Panics
+    ///
+    /// If there is no line; in a `const` or `static` that is a compile error.
+    pub const fn over_with_hasher(
+        algorithm: A,
+        lines: &'static [Line<A::Word>],
+        hasher: S,
+    ) -> Self {
+        assert!(!lines.is_empty(), "a table needs a line");
+        Self {
+            algorithm,
+            hasher,
+            on_full: OnFull::Deny,
+            full: Counters::ZERO,
+            lines,
+        }
+    }
+}
+
+#[cfg(all(not(tidegate_loom), feature = "ahash"))]
+impl<A: Algorithm<Word: AtomicWord>> SliceTable<A> {
+    /// A table over lines elsewhere, with the default hasher, which begins with seeds that everybody knows:
+    /// [reseed](Seeded::reseed) it when the program starts, with a number that others cannot guess.
+    ///
+    /// # Panics
+    ///
+    /// If there is no line; in a `const` or `static` that is a compile error.
+    pub const fn over(algorithm: A, lines: &'static [Line<A::Word>]) -> Self {
+        Self::over_with_hasher(algorithm, lines, Seeded::KNOWN)
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<A: Algorithm<Word: AtomicWord>, S> BoxTable<A, S> {
+    /// An empty table for about `live_keys` keys live at once, with a hasher of your own.
+    ///
+    /// Allocates twice that many slots, rounded up to a line, here and never again.
+    pub fn with_capacity_and_hasher(algorithm: A, live_keys: usize, hasher: S) -> Self {
+        let lines = live_keys.saturating_mul(2).div_ceil(A::Word::SLOTS).max(1);
+        Self::with_lines(algorithm, lines, hasher)
+    }
+
+    /// An empty table of exactly so many lines, at least one.
+    pub fn with_lines(algorithm: A, lines: usize, hasher: S) -> Self {
+        let mut memory = alloc::vec::Vec::new();
+        memory.resize_with(lines.max(1), Line::default);
+        Self {
+            algorithm,
+            hasher,
+            on_full: OnFull::Deny,
+            #[cfg(not(tidegate_loom))]
+            full: Counters::ZERO,
+            #[cfg(tidegate_loom)]
+            full: Counters::zero(),
+            lines: memory.into_boxed_slice(),
+        }
+    }
+}
+
+#[cfg(all(feature = "alloc", feature = "ahash"))]
+impl<A: Algorithm<Word: AtomicWord>> BoxTable<A> {
+    /// An empty table for about `live_keys` keys live at once.
+    ///
+    /// Allocates twice that many slots, rounded up to a line, here and never again. Under `std` the hasher is
+    /// seeded at random; without, [reseed](Seeded::reseed) it.
+    pub fn with_capacity(algorithm: A, live_keys: usize) -> Self {
+        Self::with_capacity_and_hasher(algorithm, live_keys, Seeded::default())
+    }
+}
+
+impl<A: Algorithm<Word: AtomicWord>, L, S> KeyedTable<A, L, S> {
+    /// Chooses what becomes of a new key when every slot it may have is live.
+    #[must_use]
+    pub const fn on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = on_full;
+        self
+    }
+
+    /// The algorithm and its limits.
+    #[inline]
+    pub const fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+
+    /// The hasher.
+    #[inline]
+    pub const fn hasher(&self) -> &S {
+        &self.hasher
+    }
+}
+
+impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S> {
+    /// How many slots there are: the most keys that can be live at once.
+    pub fn capacity(&self) -> usize {
+        self.lines.lines().len() * A::Word::SLOTS
+    }
+
+    /// How many keys have used something that has not come back yet. Visits every line.
+    pub fn len_live(&self, now: Timestamp) -> usize {
+        self.slots().live(now)
+    }
+
+    /// Forgets every key. Visits every line; what others take meanwhile may be forgotten or not.
+    pub fn clear(&self) {
+        self.slots().vacate(|_| true);
+    }
+
+    /// Vacates the slots of idle keys, which changes no answer. Visits every line.
+    ///
+    /// The table never needs it to make room. It is for states that were left alone so long that the time in them
+    /// wraps: called at least once in half a wrap, it rules out that an idle key looks used; see the algorithms.
+    pub fn sweep(&self, now: Timestamp) {
+        self.slots()
+            .vacate(|state| self.algorithm.is_idle(state, now));
+    }
+
+    /// How often the table was full, by what was done.
+    pub fn full_counts(&self) -> FullCounts {
+        let count = |cell| A::Word::load(cell, Ordering::Relaxed).widen();
+        FullCounts {
+            denied: count(&self.full.denied),
+            allowed: count(&self.full.allowed),
+            evicted: count(&self.full.evicted),
+        }
+    }
+
+    /// Changes the limits in place. What was used stays used, in permits, as in
+    /// [`Limiter::retune`](crate::Limiter::retune). Visits every line.
+    pub fn retune(&mut self, algorithm: A, now: Timestamp) {
+        self.slots().adopt(&algorithm, now);
+        self.algorithm = algorithm;
+    }
+
+    #[inline]
+    fn slots(&self) -> Lines<'_, A> {
+        Lines {
+            lines: self.lines.lines(),
+            algorithm: &self.algorithm,
+        }
+    }
+
+    #[inline]
+    fn place(&self, hash: u64) -> Place<A::Word> {
+        Place::of(hash, self.lines.lines().len())
+    }
+
+    #[inline]
+    fn check_at(
+        &self,
+        place: &Place<A::Word>,
+        algorithm: &A,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Allowed, Denied> {
+        let slots = self.slots();
+        let step = |state| match algorithm.step(state, now, cost) {
+            Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
+            Err(denied) => (None, Err(denied)),
+        };
+        if let Some(found) = slots.find(place)
+            && let Some(answer) = slots.decide(found, step)
+        {
+            return answer;
+        }
+        self.check_unseen(place, algorithm, now, cost)
+    }
+
+    /// The rest of [`check_at`](Self::check_at): the key has no slot, or its slot is changing hands.
+    #[cold]
+    #[inline(never)]
+    fn check_unseen(
+        &self,
+        place: &Place<A::Word>,
+        algorithm: &A,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Allowed, Denied> {
+        let slots = self.slots();
+        let mut patience = Patience::NEW;
+        loop {
+            if let Some(found) = slots.find(place) {
+                let step = |state| match algorithm.step(state, now, cost) {
+                    Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
+                    Err(denied) => (None, Err(denied)),
+                };
+                if let Some(answer) = slots.decide(found, step) {
+                    return answer;
+                }
+                continue;
+            }
+            // What needs no slot gets none: a cost of 0, and what is refused even of a fresh state.
+            let (_, fresh) = algorithm.step(A::Word::ZERO, now, cost)?;
+            if cost == 0 {
+                return Ok(fresh);
+            }
+            match slots.claim(place, now, self.on_full, &mut patience) {
+                Claim::LookAgain => {}
+                Claim::Evicted => Counters::<A::Word>::add(&self.full.evicted),
+                Claim::Full if self.on_full == OnFull::Allow => {
+                    Counters::<A::Word>::add(&self.full.allowed);
+                    return Ok(fresh);
+                }
+                Claim::Full => {
+                    Counters::<A::Word>::add(&self.full.denied);
+                    return Err(Denied {
+                        reason: Reason::TableFull,
+                        limit: algorithm.limit(),
+                        basis: Basis::Plain {
+                            remaining: 0,
+                            retry: 0,
+                            reset: 0,
+                        },
+                    });
+                }
+            }
+        }
+    }
+
+    fn peek_at(
+        &self,
+        place: &Place<A::Word>,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Allowed, Denied> {
+        let slots = self.slots();
+        let state = slots.find(place).map(|found| slots.peek(found));
+        let state = state.unwrap_or(A::Word::ZERO);
+        self.algorithm
+            .step(state, now, cost)
+            .map(|(_, allowed)| allowed)
+    }
+
+    fn change_at(&self, place: &Place<A::Word>, change: impl Fn(A::Word) -> A::Word) -> bool {
+        let slots = self.slots();
+        while let Some(found) = slots.find(place) {
+            let changed = slots.decide(found, |state| {
+                let next = change(state);
+                let differs = next != state;
+                (differs.then_some(next), differs)
+            });
+            if let Some(changed) = changed {
+                return changed;
+            }
+        }
+        false
+    }
+}
+
+impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedTable<A, L, S> {
+    /// May one request of this key pass now? If so, it is counted.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if not; then nothing has changed for any key.
+    #[inline]
+    pub fn check<K: Hash + ?Sized>(&self, key: &K, now: Timestamp) -> Result<Allowed, Denied> {
+        self.check_n(key, now, 1)
+    }
+
+    /// May a request of this key and cost pass now? If so, it is counted; all or nothing.
+    ///
+    /// Cost 0 always passes and changes nothing: it asks what remains.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if not; then nothing has changed for any key.
+    #[inline]
+    pub fn check_n<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Allowed, Denied> {
+        let place = self.place(self.hasher.hash_one(key));
+        self.check_at(&place, &self.algorithm, now, cost)
+    }
+
+    /// As [`check_n`](Self::check_n), under the limits of a tier of clients, made by [`tier`](Self::tier).
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if the request may not pass.
+    #[inline]
+    pub fn check_with<K: Hash + ?Sized>(
+        &self,
+        tier: &Tier<A>,
+        key: &K,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Allowed, Denied> {
+        let place = self.place(self.hasher.hash_one(key));
+        self.check_at(&place, &tier.algorithm, now, cost)
+    }
+
+    /// What [`check`](Self::check) would answer now; changes nothing. A full table is not foreseen.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if a request would not pass.
+    pub fn peek<K: Hash + ?Sized>(&self, key: &K, now: Timestamp) -> Result<Allowed, Denied> {
+        self.at(key).peek(now)
+    }
+
+    /// Gives back permits that were taken with `taken_at` and not used, as
+    /// [`Limiter::refund`](crate::Limiter::refund) does; returns whether anything changed.
+    pub fn refund<K: Hash + ?Sized>(&self, key: &K, taken_at: Timestamp, cost: u64) -> bool {
+        self.at(key).refund(taken_at, cost)
+    }
+
+    /// Forgets what a key has used.
+    pub fn reset<K: Hash + ?Sized>(&self, key: &K) {
+        self.at(key).reset();
+    }
+
+    /// A handle on one key, hashed once.
+    #[inline]
+    pub fn at<K: Hash + ?Sized>(&self, key: &K) -> Entry<'_, A, L, S> {
+        Entry {
+            place: self.place(self.hasher.hash_one(key)),
+            table: self,
+        }
+    }
+}
+
+/// Limits of one tier of clients, in a table whose other clients have others.
+///
+/// States of all tiers live in one table, so they must mean the same: whether one is idle must not depend on the
+/// tier. Made by [`KeyedTable::tier`], which refuses limits of another scale.
+#[derive(Clone, Copy, Debug)]
+pub struct Tier<A> {
+    algorithm: A,
+}
+
+impl<A: Algorithm<Word: AtomicWord>, L, S> KeyedTable<A, L, S> {
+    /// Limits for some of the clients of this table; `None` if their states would not mean the same as the
+    /// table's: see [`Algorithm::shares_states`].
+    ///
+    /// ```
+    /// # #[cfg(feature = "ahash")] {
+    /// use tidegate::{Quota, Table, Timestamp, TokenBucket};
+    ///
+    /// // The scale is that of the largest tier: the others are made from it.
+    /// const GOLD: TokenBucket = TokenBucket::new(Quota::per_minute(100));
+    /// static CLIENTS: Table<TokenBucket, 64> = Table::new(GOLD);
+    ///
+    /// let free = CLIENTS.tier(GOLD.tier(Quota::per_minute(10), 10).unwrap()).unwrap();
+    /// let now = Timestamp::from_secs(1);
+    /// assert_eq!(CLIENTS.check_with(&free, "bob", now, 1).unwrap().remaining(), 9);
+    /// assert_eq!(CLIENTS.check("carol", now).unwrap().remaining(), 99);
+    /// # }
+    /// ```
+    pub fn tier(&self, algorithm: A) -> Option<Tier<A>> {
+        self.algorithm
+            .shares_states(&algorithm)
+            .then_some(Tier { algorithm })
+    }
+}
+
+/// One key of a table, hashed once.
+pub struct Entry<'a, A: Algorithm<Word: AtomicWord>, L, S> {
+    table: &'a KeyedTable<A, L, S>,
+    place: Place<A::Word>,
+}
+
+impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> Entry<'_, A, L, S> {
+    /// As [`KeyedTable::check`].
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if the request may not pass.
+    #[inline]
+    pub fn check(&self, now: Timestamp) -> Result<Allowed, Denied> {
+        self.check_n(now, 1)
+    }
+
+    /// As [`KeyedTable::check_n`].
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if the request may not pass.
+    #[inline]
+    pub fn check_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
+        self.table
+            .check_at(&self.place, &self.table.algorithm, now, cost)
+    }
+
+    /// As [`KeyedTable::peek`].
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if a request would not pass.
+    pub fn peek(&self, now: Timestamp) -> Result<Allowed, Denied> {
+        self.peek_n(now, 1)
+    }
+
+    /// What [`check_n`](Self::check_n) would answer now; changes nothing. A full table is not foreseen.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if a request of this cost would not pass.
+    pub fn peek_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
+        self.table.peek_at(&self.place, now, cost)
+    }
+
+    /// As [`KeyedTable::refund`].
+    pub fn refund(&self, taken_at: Timestamp, cost: u64) -> bool {
+        let algorithm = &self.table.algorithm;
+        self.table
+            .change_at(&self.place, |state| algorithm.refund(state, taken_at, cost))
+    }
+
+    /// As [`KeyedTable::reset`].
+    pub fn reset(&self) {
+        self.table.change_at(&self.place, |_| A::Word::ZERO);
+    }
+}
+
+impl<A: Algorithm<Word: AtomicWord> + fmt::Debug, L: Storage<A::Word>, S> fmt::Debug
+    for KeyedTable<A, L, S>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedTable")
+            .field("algorithm", &self.algorithm)
+            .field("on_full", &self.on_full)
+            .field("full_counts", &self.full_counts())
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<A: Algorithm<Word: AtomicWord>, L, S> fmt::Debug for Entry<'_, A, L, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").finish_non_exhaustive()
+    }
+}

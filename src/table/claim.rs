@@ -1,0 +1,467 @@
+//! The protocol: how a key comes by a slot, and how it loses one, without a lock.
+//!
+//! # States of a slot
+//!
+//! | tag | state | meaning |
+//! |---|---|---|
+//! | vacant, g | any, g | free |
+//! | tentative(K), g | 0, g | K's inserter has yet to make sure that K has no other slot |
+//! | committed(K), g | 0, g | K's, not debited yet |
+//! | committed(K), g | p, g | K's, used; free for others once `p` is idle |
+//! | anything, g | 0, g + 1 | half-way: somebody is taking the slot, and the old owner's exchanges fail |
+//!
+//! # Transitions, each one compare-exchange
+//!
+//! 1. *Debit*: state (p, g) to (p', g), by a request that has seen committed(K), g.
+//! 2. *Unseat*: state (p, g) to (0, g + 1), by a newcomer that found the slot free.
+//! 3. *Move in*: tag to tentative(N), g + 1, by a newcomer that has unseated, or found it done.
+//! 4. *Take back*: tag committed(K), g to committed(K), g + 1, by a request of K that found its slot half-way.
+//! 5. *Commit*: tentative(K) to committed(K), by anyone of K who has scanned K's other slots after a fence.
+//! 6. *Withdraw*: tentative(K) to vacant, by anyone of K who found another slot of K in that scan.
+//!
+//! # Why every debit goes to its own key, once
+//!
+//! A pair of slot and generation belongs to one key for as long as it lasts: a generation begins with 2, whose
+//! state is 0, gets its one tag by 3 or 4, and ends with the next 2. So a tag and a state of the same generation
+//! belong together *whenever each was read*, and a debit, which exchanges the state of a generation, cannot
+//! touch another's. If the slot has changed hands since the tag was read, the state has too, and the exchange
+//! fails. That is also why `Relaxed` is enough for tags and states: neither vouches for the other, the
+//! generation in both does. A stale pair that disagrees is read again.
+//!
+//! # Why a key has one committed slot
+//!
+//! Suppose two slots, p and q, are committed to K. Whoever committed p had read or written its tentative tag,
+//! passed a SeqCst fence X and scanned the rest of K's slots; likewise Y for q. Let X come first in the order of
+//! all fences. What comes before X in coherence is seen after Y ([atomics.order] 4, the rule for two fences): the
+//! scan after Y saw p's tentative tag, or a later one. Tentative: one of the two ranks lower, and withdraws the
+//! other, or itself. Committed: q is withdrawn. Gone: p was withdrawn, or given up when idle. In no case was
+//! q committed while p was; so one of the two did not happen. Without the fence, each scan could miss the
+//! other's tag.
+//!
+//! # Named races
+//!
+//! - *Unseated while asking*: K's request finds its slot half-way and takes it back (4). It was idle, so nothing is
+//!   lost. If the newcomer moves in first, K looks again, and comes as a newcomer itself.
+//! - *Stopped half-way*: the next newcomer skips 2. The one that stopped fails at 3, and looks again.
+//! - *Undebited*: between 5 and its first debit, K's slot is idle by its state. Taking it then would be lossless,
+//!   but two newcomers could do that to each other for ever; so it is left alone, like a tentative one, until
+//!   *patience* is over.
+//! - *Stalled inserter*: a tentative or undebited slot whose owner has stopped holds nothing, so after
+//!   [`PATIENCE`] more looks it is taken all the same, at most once in an operation.
+//! - *Sixteen lives*: generations have four bits. A thread that sleeps through exactly 16 (or a multiple) changes
+//!   of hands of one slot, between reading a state and exchanging it, and wakes to the bit-identical state, debits
+//!   another key. For a used token bucket that means the same nanosecond of virtual time, too.
+//!
+//! # Progress
+//!
+//! Lock-free. An exchange fails only because another thread's succeeded. Debits, take-backs and commits bring their
+//! operation to its end, or to its debit. Unseating, moving in and withdrawing can be undone by others only
+//! through a commit of the same key, which ends that key's inserting, or by running out of a newcomer's patience,
+//! which each operation does once. A thread that stops anywhere holds up nobody: its tentative slot is finished
+//! by others of its key and taken by newcomers, its half-way slot taken back or moved into. What it can keep
+//! from others is that one slot, for a few looks. So an interrupt handler may call everything here.
+
+use core::hint::spin_loop;
+
+use super::OnFull;
+use super::line::{Line, Place, Slot};
+use super::slot::{State, Status, Tag, next};
+use crate::algorithm::Algorithm;
+use crate::sync::private::Cells;
+use crate::sync::{AtomicWord, Ordering, fence};
+use crate::time::Timestamp;
+use crate::word::Word;
+
+/// Looks at an unsettled slot before it is taken from its inserter.
+const PATIENCE: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
+
+/// What remains of an operation's patience.
+pub(super) struct Patience {
+    looks: u32,
+    has_taken: bool,
+}
+
+impl Patience {
+    pub(super) const NEW: Self = Self {
+        looks: 0,
+        has_taken: false,
+    };
+
+    /// Whether an unsettled slot may be taken now; `None` if the operation has to do without.
+    fn may_take(&mut self) -> Option<bool> {
+        if self.has_taken {
+            return None;
+        }
+        self.looks += 1;
+        if self.looks <= PATIENCE {
+            spin_loop();
+            return Some(false);
+        }
+        self.has_taken = true;
+        Some(true)
+    }
+}
+
+/// How an attempt to come by a slot ended.
+#[derive(PartialEq, Eq)]
+pub(super) enum Claim {
+    /// Something has changed for the key: look again.
+    LookAgain,
+    /// Every slot the key may have is live.
+    Full,
+    /// As `Full`, but the one nearest to idle was taken.
+    Evicted,
+}
+
+/// The lines, and what the protocol needs to know beside them.
+pub(super) struct Lines<'a, A: Algorithm<Word: AtomicWord>> {
+    pub(super) lines: &'a [Line<A::Word>],
+    /// Tells idle states.
+    pub(super) algorithm: &'a A,
+}
+
+/// A slot that is committed to the key, and its tag as it was seen.
+type Found<'a, W> = (Slot<'a, W>, Tag<W>);
+
+/// A slot that could be taken, as it was seen.
+struct Victim<'a, W: AtomicWord> {
+    slot: Slot<'a, W>,
+    tag: Tag<W>,
+    state: State<W>,
+}
+
+impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
+    /// The key's committed slot.
+    ///
+    /// The preferred slot is tried first, by a branch: where it is guessed right, the exchange that follows does
+    /// not wait for the tags of a line that is not in the cache.
+    #[inline]
+    pub(super) fn find(&self, place: &Place<A::Word>) -> Option<Found<'a, A::Word>> {
+        let line = &self.lines[place.first];
+        let slot = line.slot(place.preferred);
+        let tag = slot.tag(Ordering::Relaxed);
+        if tag.is(place.key) {
+            return Some((slot, tag));
+        }
+        self.find_elsewhere(place)
+    }
+
+    #[inline]
+    fn find_elsewhere(&self, place: &Place<A::Word>) -> Option<Found<'a, A::Word>> {
+        for line in [place.first, place.second] {
+            let line = &self.lines[line];
+            let found = line.committed_to(place.key);
+            if found != 0 {
+                let slot = line.slot(found.trailing_zeros() as usize);
+                let tag = slot.tag(Ordering::Relaxed);
+                if tag.is(place.key) {
+                    return Some((slot, tag));
+                }
+            }
+        }
+        None
+    }
+
+    /// Steps the state of a slot that was found; `None` if the slot has moved on, so look again.
+    ///
+    /// `step` returns the new state and the answer, or the answer alone where nothing is to be stored.
+    #[inline]
+    pub(super) fn decide<T>(
+        &self,
+        (slot, mut tag): Found<'a, A::Word>,
+        mut step: impl FnMut(A::Word) -> (Option<A::Word>, T),
+    ) -> Option<T> {
+        let mut state = slot.state();
+        loop {
+            if state.generation() != tag.generation() {
+                tag = take_back(slot, tag, state)?;
+            }
+            let (stepped, answer) = step(state.payload());
+            let Some(stepped) = stepped else {
+                return Some(answer);
+            };
+            match slot.swap_state(state, State::new(stepped, tag.generation())) {
+                Ok(()) => return Some(answer),
+                Err(current) => state = current,
+            }
+        }
+    }
+
+    /// The slots a key may have, in the order that ranks them, without the line twice where there is but one.
+    fn candidates(
+        &self,
+        place: &Place<A::Word>,
+    ) -> impl Iterator<Item = Slot<'a, A::Word>> + use<'a, A> {
+        let first = &self.lines[place.first];
+        let second = (place.second != place.first).then(|| &self.lines[place.second]);
+        first
+            .slots()
+            .chain(second.into_iter().flat_map(|line| line.slots()))
+    }
+
+    /// Tries to come by a slot for a key that has none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn claim(
+        &self,
+        place: &Place<A::Word>,
+        now: Timestamp,
+        on_full: OnFull,
+        patience: &mut Patience,
+    ) -> Claim {
+        // Somebody of this key may be at it, or done.
+        for slot in self.candidates(place) {
+            let tag = slot.tag(Ordering::Relaxed);
+            if !tag.has_fingerprint(place.key) {
+                continue;
+            }
+            match tag.status() {
+                Status::Vacant => {}
+                Status::Committed => return Claim::LookAgain,
+                Status::Tentative => {
+                    self.settle(place, slot, tag);
+                    return Claim::LookAgain;
+                }
+            }
+        }
+
+        let (free, unsettled) = self.choose(place, now);
+        let (victim, outcome) = match (free, unsettled) {
+            (Some(free), _) => (free, Claim::LookAgain),
+            (None, Some(unsettled)) => match patience.may_take() {
+                Some(true) => (unsettled, Claim::LookAgain),
+                Some(false) => return Claim::LookAgain,
+                None => return Claim::Full,
+            },
+            (None, None) if on_full == OnFull::Evict => match self.nearest_to_idle(place, now) {
+                Some(victim) => (victim, Claim::Evicted),
+                None => return Claim::LookAgain,
+            },
+            (None, None) => return Claim::Full,
+        };
+        if self.move_in(place, victim) {
+            outcome
+        } else {
+            spin_loop();
+            Claim::LookAgain
+        }
+    }
+
+    /// A slot for a newcomer: in the first line while that is less than half live, else in the line with more
+    /// room; the preferred slot if it is free. And, second, one that is merely unsettled.
+    #[allow(
+        clippy::type_complexity,
+        reason = "two victims, either of which may be missing"
+    )]
+    fn choose(
+        &self,
+        place: &Place<A::Word>,
+        now: Timestamp,
+    ) -> (Option<Victim<'a, A::Word>>, Option<Victim<'a, A::Word>>) {
+        let mut chosen: Option<(usize, Victim<'a, A::Word>)> = None;
+        let mut unsettled = None;
+        for line in [place.first, place.second] {
+            let mut free = 0;
+            let mut candidate = None;
+            for index in 0..A::Word::SLOTS {
+                let slot = self.lines[line].slot(place.preferred.wrapping_add(index));
+                let tag = slot.tag(Ordering::Relaxed);
+                let state = slot.state();
+                let victim = Victim { slot, tag, state };
+                match self.standing(tag, state, now) {
+                    Standing::Free => {
+                        free += 1;
+                        candidate.get_or_insert(victim);
+                    }
+                    Standing::Unsettled => {
+                        unsettled.get_or_insert(victim);
+                    }
+                    Standing::Live => {}
+                }
+            }
+            if let Some(candidate) = candidate
+                && chosen.as_ref().is_none_or(|(best, _)| free > *best)
+            {
+                chosen = Some((free, candidate));
+            }
+            if free > A::Word::SLOTS / 2 || place.second == place.first {
+                break;
+            }
+        }
+        (chosen.map(|(_, victim)| victim), unsettled)
+    }
+
+    fn standing(&self, tag: Tag<A::Word>, state: State<A::Word>, now: Timestamp) -> Standing {
+        if state.generation() == next(tag.generation()) {
+            // Half-way, its owner unseated.
+            return Standing::Free;
+        }
+        if state.generation() != tag.generation() {
+            // One of the two is stale.
+            return Standing::Unsettled;
+        }
+        match tag.status() {
+            Status::Vacant => Standing::Free,
+            Status::Tentative => Standing::Unsettled,
+            Status::Committed if state.payload() == A::Word::ZERO => Standing::Unsettled,
+            Status::Committed if self.algorithm.is_idle(state.payload(), now) => Standing::Free,
+            Status::Committed => Standing::Live,
+        }
+    }
+
+    /// Of the live slots the one that would be idle first.
+    fn nearest_to_idle(
+        &self,
+        place: &Place<A::Word>,
+        now: Timestamp,
+    ) -> Option<Victim<'a, A::Word>> {
+        self.candidates(place)
+            .map(|slot| {
+                let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
+                Victim { slot, tag, state }
+            })
+            .filter(|victim| {
+                victim.tag.status() == Status::Committed
+                    && victim.tag.generation() == victim.state.generation()
+            })
+            .min_by_key(|victim| self.algorithm.idle_after(victim.state.payload(), now))
+    }
+
+    /// Unseats the owner, puts up the tentative tag and settles it; false if somebody was faster.
+    fn move_in(&self, place: &Place<A::Word>, victim: Victim<'a, A::Word>) -> bool {
+        let Victim { slot, tag, state } = victim;
+        let generation = if unseat(slot, tag, state) {
+            next(tag.generation())
+        } else {
+            return false;
+        };
+        let mine = place.key.with(generation, Status::Tentative);
+        // Relaxed: the generation vouches for the state, the fence in `settle` for the order.
+        if !slot.swap_tag(tag, mine, Ordering::Relaxed) {
+            return false;
+        }
+        self.settle(place, slot, mine);
+        true
+    }
+
+    /// Brings a tentative slot of the key to its end: committed if it is the key's only one, else vacant.
+    fn settle(&self, place: &Place<A::Word>, mine: Slot<'a, A::Word>, tag: Tag<A::Word>) {
+        'scan: loop {
+            // SeqCst: pairs with this fence in every other thread that settles a slot of this key. Of two, the
+            // later one's scan sees the earlier one's tag.
+            fence(Ordering::SeqCst);
+            let mut is_ahead = true;
+            for other in self.candidates(place) {
+                if other == mine {
+                    is_ahead = false;
+                    continue;
+                }
+                let found = other.tag(Ordering::Relaxed);
+                if !found.has_fingerprint(place.key) {
+                    continue;
+                }
+                match found.status() {
+                    Status::Vacant => {}
+                    Status::Tentative if !is_ahead => {
+                        if !other.swap_tag(found, found.vacated(), Ordering::Relaxed) {
+                            continue 'scan;
+                        }
+                    }
+                    Status::Tentative | Status::Committed => {
+                        // Whether or not this fails, the tag is no longer ours to commit.
+                        mine.swap_tag(tag, tag.vacated(), Ordering::Relaxed);
+                        return;
+                    }
+                }
+            }
+            let committed = tag.with(tag.generation(), Status::Committed);
+            mine.swap_tag(tag, committed, Ordering::Relaxed);
+            return;
+        }
+    }
+
+    /// The state of a slot that was found; of one that is changing hands, the fresh one, for then it was idle.
+    #[inline]
+    pub(super) fn peek(&self, (slot, tag): Found<'a, A::Word>) -> A::Word {
+        let state = slot.state();
+        if state.generation() == tag.generation() {
+            state.payload()
+        } else {
+            A::Word::ZERO
+        }
+    }
+
+    /// Translates every state for an algorithm that replaces this one. For a caller who is alone.
+    pub(super) fn adopt(&self, new: &A, now: Timestamp) {
+        for slot in self.lines.iter().flat_map(Line::slots) {
+            let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
+            if tag.status() == Status::Committed && tag.generation() == state.generation() {
+                let payload = new.adopt(self.algorithm, state.payload(), now);
+                // Alone, so it cannot fail.
+                let _ = slot.swap_state(state, State::new(payload, state.generation()));
+            }
+        }
+    }
+
+    /// Empties every slot whose state says so.
+    pub(super) fn vacate(&self, mut whether: impl FnMut(A::Word) -> bool) {
+        for slot in self.lines.iter().flat_map(Line::slots) {
+            loop {
+                let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
+                if tag.status() != Status::Committed
+                    || tag.generation() != state.generation()
+                    || !whether(state.payload())
+                {
+                    break;
+                }
+                if unseat(slot, tag, state) {
+                    let vacant = Tag(A::Word::ZERO).with(next(tag.generation()), Status::Vacant);
+                    slot.swap_tag(tag, vacant, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// How many slots are committed to a key that has used something.
+    pub(super) fn live(&self, now: Timestamp) -> usize {
+        self.lines
+            .iter()
+            .flat_map(Line::slots)
+            .filter(|slot| {
+                let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
+                tag.status() == Status::Committed
+                    && tag.generation() == state.generation()
+                    && !self.algorithm.is_idle(state.payload(), now)
+            })
+            .count()
+    }
+}
+
+/// What a newcomer may do with a slot.
+enum Standing {
+    Free,
+    Unsettled,
+    Live,
+}
+
+/// Ends the generation of a slot, unless that is done already; false if the state has changed.
+fn unseat<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> bool {
+    let generation = next(tag.generation());
+    state.generation() == generation
+        || slot
+            .swap_state(state, State::new(W::ZERO, generation))
+            .is_ok()
+}
+
+/// Follows a state that has moved on from under its tag; `None` if the tag has moved on, too.
+#[cold]
+#[inline(never)]
+fn take_back<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> Option<Tag<W>> {
+    let taken = tag.with(next(tag.generation()), Status::Committed);
+    if state.generation() == taken.generation() && slot.swap_tag(tag, taken, Ordering::Relaxed) {
+        return Some(taken);
+    }
+    spin_loop();
+    None
+}

@@ -1,0 +1,173 @@
+//! The layout: a line of slots, and where in the table a key may be.
+
+use super::slot::{State, Tag};
+use crate::sync::private::Cells;
+use crate::sync::{AtomicWord, Ordering};
+use crate::word::Word;
+
+/// A cache line of slots: four of `u64`, eight of `u32`. Tags first, so that they can be compared together.
+#[repr(C, align(64))]
+pub struct Line<W: Cells> {
+    tags: W::Lane,
+    states: W::Lane,
+}
+
+impl<W: AtomicWord> Line<W> {
+    /// All vacant.
+    #[cfg(not(tidegate_loom))]
+    pub(super) const ZERO: Self = Self {
+        tags: W::ZERO_LANE,
+        states: W::ZERO_LANE,
+    };
+
+    #[cfg(tidegate_loom)]
+    pub(super) fn zero() -> Self {
+        Self {
+            tags: W::lane(),
+            states: W::lane(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, index: usize) -> Slot<'_, W> {
+        // `% SLOTS` is a mask, and saves the two bounds checks.
+        let index = index % W::SLOTS;
+        Slot {
+            tag: &self.tags.as_ref()[index],
+            state: &self.states.as_ref()[index],
+        }
+    }
+
+    /// Asks for the line without waiting for it.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        prefetch::read(self);
+        // A load whose result nobody waits for is the next best thing.
+        #[cfg(not(target_arch = "x86_64"))]
+        core::hint::black_box(self.slot(0).tag(Ordering::Relaxed));
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot<'_, W>> {
+        (0..W::SLOTS).map(|index| self.slot(index))
+    }
+
+    /// A bit for each slot that is committed to the key, without a branch on any.
+    #[inline]
+    pub(super) fn committed_to(&self, key: Tag<W>) -> u32 {
+        let mut found = 0;
+        for (index, tag) in self.tags.as_ref().iter().enumerate() {
+            // Acquire: pairs with the Release that put the tag up, see `claim`.
+            let tag = Tag(W::load(tag, Ordering::Acquire));
+            found |= u32::from(tag.is(key)) << index;
+        }
+        found
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "there is no safe prefetch")]
+mod prefetch {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+    #[inline]
+    pub(super) fn read<T>(line: &T) {
+        // SAFETY: a prefetch is a hint: it has no effect that a program can observe and faults on no address, and
+        // this one is that of a live reference. SSE, which has the instruction, is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(line).cast()) }
+    }
+}
+
+/// The two cells of a slot.
+pub(super) struct Slot<'a, W: Cells> {
+    tag: &'a W::Atomic,
+    state: &'a W::Atomic,
+}
+
+impl<W: Cells> Clone for Slot<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Cells> Copy for Slot<'_, W> {}
+
+impl<W: Cells> PartialEq for Slot<'_, W> {
+    /// Whether it is the same place.
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self.tag, other.tag)
+    }
+}
+
+impl<W: AtomicWord> Slot<'_, W> {
+    #[inline]
+    pub(super) fn tag(self, order: Ordering) -> Tag<W> {
+        Tag(W::load(self.tag, order))
+    }
+
+    #[inline]
+    pub(super) fn state(self) -> State<W> {
+        // Relaxed: a tag that was seen with Acquire vouches for how new this is at least.
+        State(W::load(self.state, Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn swap_tag(self, from: Tag<W>, to: Tag<W>, order: Ordering) -> bool {
+        W::compare_exchange(self.tag, from.0, to.0, order, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    pub(super) fn swap_state(self, from: State<W>, to: State<W>) -> Result<(), State<W>> {
+        W::compare_exchange(
+            self.state,
+            from.0,
+            to.0,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        )
+        .map(drop)
+        .map_err(State)
+    }
+}
+
+/// Where a key may be: two lines, and the slot that is tried first.
+#[derive(Clone, Copy)]
+pub(super) struct Place<W> {
+    pub(super) key: Tag<W>,
+    pub(super) first: usize,
+    pub(super) second: usize,
+    pub(super) preferred: usize,
+}
+
+impl<W: Word> Place<W> {
+    /// A place to be overwritten.
+    pub(super) const NOWHERE: Self = Self {
+        key: Tag(W::ZERO),
+        first: 0,
+        second: 0,
+        preferred: 0,
+    };
+
+    /// `lines` is not zero, and below 2^32.
+    #[inline]
+    pub(super) fn of(hash: u64, lines: usize) -> Self {
+        // A high product spreads 32 bits of the hash evenly over the lines.
+        let spread = |bits: u64| (((bits >> 32) * lines as u64) >> 32) as usize;
+        let first = spread(hash);
+        // Bits as good as new: the high half of a product with 2^64 over the golden ratio.
+        let mut second = spread(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        if second == first {
+            second += 1;
+            if second == lines {
+                second = 0;
+            }
+        }
+        Self {
+            key: Tag::of(hash),
+            first,
+            second,
+            // The lowest bits are neither in the fingerprint nor in the line.
+            preferred: hash as usize,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The bit fields of a slot: a tag, and a state with a generation.
+//!
+//! ```text
+//!  63 (31)                        6 5          2 1      0
+//! +--------------------------------+------------+--------+
+//! |          fingerprint           | generation | status |  tag
+//! +--------------------------------+------------+--------+
+//!
+//!  63 (31)                             4 3          0
+//! +-------------------------------------+------------+
+//! |               payload               | generation |     state
+//! +-------------------------------------+------------+
+//! ```
+//!
+//! A state belongs to the tag beside it only if their generations agree. The all-zero slot is vacant.
+
+use crate::word::{GENERATION_BITS, Word};
+
+/// How many low bits of a tag are the status.
+const STATUS_BITS: u32 = 2;
+const STATUS_MASK: u64 = (1 << STATUS_BITS) - 1;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+
+/// What a slot's tag says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// Nobody's; also what the fourth bit pattern, which is never written, would be read as.
+    Vacant,
+    /// Its key's inserter has not made sure yet that the key has no other slot.
+    Tentative,
+    /// Its key's only slot.
+    Committed,
+}
+
+impl Status {
+    const fn bits(self) -> u64 {
+        match self {
+            Self::Vacant => 0,
+            Self::Tentative => 1,
+            Self::Committed => 2,
+        }
+    }
+}
+
+/// A tag word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag<W>(pub(super) W);
+
+impl<W: Word> Tag<W> {
+    /// A hash as the committed tag of generation 0 of the key that hashed so.
+    ///
+    /// The fingerprint is the hash but for the lowest six bits: 58 bits of it, or 26.
+    #[inline]
+    pub(super) fn of(hash: u64) -> Self {
+        let fingerprint = hash & !(STATUS_MASK | GENERATION_MASK << STATUS_BITS);
+        Self(W::truncate(fingerprint | Status::Committed.bits()))
+    }
+
+    /// Whether this is a committed tag, of any generation, of the key whose [`Tag::of`] is `key`.
+    #[inline]
+    pub(super) fn is(self, key: Self) -> bool {
+        (self.0 ^ key.0) & !W::truncate(GENERATION_MASK << STATUS_BITS) == W::ZERO
+    }
+
+    /// Whether this has the fingerprint of the key whose [`Tag::of`] is `key`, whatever its status.
+    #[inline]
+    pub(super) fn has_fingerprint(self, key: Self) -> bool {
+        (self.0 ^ key.0) & !W::truncate(STATUS_MASK | GENERATION_MASK << STATUS_BITS) == W::ZERO
+    }
+
+    #[inline]
+    pub(super) fn status(self) -> Status {
+        match self.0.widen() & STATUS_MASK {
+            1 => Status::Tentative,
+            2 => Status::Committed,
+            _ => Status::Vacant,
+        }
+    }
+
+    #[inline]
+    pub(super) fn generation(self) -> u64 {
+        self.0.widen() >> STATUS_BITS & GENERATION_MASK
+    }
+
+    /// The same fingerprint with another generation and status.
+    #[inline]
+    pub(super) fn with(self, generation: u64, status: Status) -> Self {
+        let fingerprint = self.0 & !W::truncate(STATUS_MASK | GENERATION_MASK << STATUS_BITS);
+        let low = (generation & GENERATION_MASK) << STATUS_BITS | status.bits();
+        Self(fingerprint | W::truncate(low))
+    }
+
+    /// The same generation, and nobody's.
+    #[inline]
+    pub(super) fn vacated(self) -> Self {
+        Self(W::ZERO).with(self.generation(), Status::Vacant)
+    }
+}
+
+/// A state word with its generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State<W>(pub(super) W);
+
+impl<W: Word> State<W> {
+    #[inline]
+    pub(super) fn new(payload: W, generation: u64) -> Self {
+        Self(payload | W::truncate(generation & GENERATION_MASK))
+    }
+
+    #[inline]
+    pub(super) fn generation(self) -> u64 {
+        self.0.widen() & GENERATION_MASK
+    }
+
+    /// The algorithm's part, in place.
+    #[inline]
+    pub(super) fn payload(self) -> W {
+        self.0 & !W::truncate(GENERATION_MASK)
+    }
+}
+
+/// The generation after this one.
+#[inline]
+pub(super) fn next(generation: u64) -> u64 {
+    (generation + 1) & GENERATION_MASK
+}
