@@ -80,48 +80,45 @@ impl Keyed<u64> for Array {
     }
 }
 
-/// One hash, one probe, one compare-exchange, at half load. Keys that fall on the same entry share it.
-pub struct Hashed<const OWNED: bool> {
+/// One hash, one probe, one compare-exchange, at half load; every probe compares a tag.
+///
+/// Keys that fall on the same entry share it. Without `TURNS` the tag is the entry's own, so that such a
+/// collision goes unnoticed. With it the tag is the key's, and each takes the entry over from the other, as
+/// happens to no table that works, but costs about what a few collisions do.
+pub struct Hashed<const TURNS: bool> {
     cell: Cell,
     hasher: ahash::RandomState,
     entries: Vec<Entry>,
-    /// Zero, but the compiler does not know it.
-    strict: u64,
 }
 
-impl<const OWNED: bool> Hashed<OWNED> {
+impl<const TURNS: bool> Hashed<TURNS> {
     pub fn new(load: Load, n: usize) -> Self {
         Self {
             cell: Cell::new(load),
             hasher: ahash::RandomState::with_seeds(1, 2, 3, 4),
             entries: entries(2 * n),
-            strict: std::hint::black_box(0),
         }
     }
 
-    /// The entry by the high bits of the hash; the hash is the tag too.
+    /// The entry by the high bits of the hash, and the tag to find there.
     #[inline(always)]
     fn find<K: Hash>(&self, key: &K) -> (&Entry, u64) {
         let hash = self.hasher.hash_one(key);
-        let place = (u128::from(hash) * self.entries.len() as u128) >> 64;
-        (&self.entries[place as usize], hash)
+        let place = ((u128::from(hash) * self.entries.len() as u128) >> 64) as usize;
+        let tag = if TURNS { hash } else { place as u64 + 1 };
+        (&self.entries[place], tag)
     }
 
     #[inline(always)]
     fn decide(&self, entry: &Entry, tag: u64) -> bool {
-        if OWNED {
-            if entry.tag.load(Relaxed) != tag {
-                entry.tag.store(tag, Relaxed);
-            }
-            return self.cell.admit(&entry.state);
+        if entry.tag.load(Relaxed) != tag {
+            entry.tag.store(tag, Relaxed);
         }
-        // The tag must be loaded and compared, as in a real table, but a collision must cost nothing.
-        let same = (entry.tag.load(Relaxed) ^ tag) & self.strict == 0;
-        self.cell.admit(&entry.state) & same
+        self.cell.admit(&entry.state)
     }
 }
 
-impl<K: Hash, const OWNED: bool> Keyed<K> for Hashed<OWNED> {
+impl<K: Hash, const TURNS: bool> Keyed<K> for Hashed<TURNS> {
     #[inline(always)]
     fn check(&self, key: &K) -> bool {
         let (entry, tag) = self.find(key);

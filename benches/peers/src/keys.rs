@@ -75,13 +75,15 @@ impl Random {
 pub struct Sequence<K> {
     keys: Vec<K>,
     plain: Option<Vec<K>>,
+    /// The share of the most popular key.
+    pub top: f64,
 }
 
 impl<K: Key> Sequence<K> {
     /// Each of `n` keys as likely as any other.
     pub fn uniform(n: u64) -> Self {
         let mut random = Random(7);
-        Self::draw(n, || random.below(n))
+        Self::draw(n, 1.0 / n as f64, || random.below(n))
     }
 
     /// The i-th of `n` keys with a weight of 1/i^`exponent`.
@@ -97,7 +99,7 @@ impl<K: Key> Sequence<K> {
         const APART: u64 = 15_485_863;
         assert!(!n.is_multiple_of(APART));
         let mut random = Random(11);
-        Self::draw(n, || {
+        Self::draw(n, 1.0 / total, || {
             let point = random.unit() * total;
             let rank = cumulative.partition_point(|&sum| sum <= point) as u64;
             rank.min(n - 1) * APART % n
@@ -105,12 +107,13 @@ impl<K: Key> Sequence<K> {
     }
 
     /// As many draws as make the caches forget: four million where there are many keys.
-    fn draw(n: u64, mut index: impl FnMut() -> u64) -> Self {
+    fn draw(n: u64, top: f64, mut index: impl FnMut() -> u64) -> Self {
         let length = (16 * n).next_power_of_two().clamp(1 << 16, 1 << 22) as usize;
         let indices: Vec<u64> = (0..length).map(|_| index()).collect();
         Self {
             keys: indices.iter().map(|&index| K::of(index)).collect(),
             plain: indices.iter().map(|&index| K::plain(index)).collect(),
+            top,
         }
     }
 
@@ -159,6 +162,7 @@ mod tests {
         let share = drawn.iter().filter(|&&index| index == 0).count() as f64 / drawn.len() as f64;
         // 1 / (the sum of i^-0.99 over 1..=1000) = 1 / 7.73.
         assert!((share - 0.1294).abs() < 0.01, "{share}");
+        assert!((share - sequence.top).abs() < 0.01, "{share}");
     }
 
     #[test]
