@@ -5,14 +5,14 @@ use std::path::Path;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::report::{Results, number};
-use crate::rows::{FLOOR, GOVERNOR, NARROW, WIDE};
+use crate::report::Results;
+use crate::rows::{DASH, FLOOR, GOVERNOR, LOCKED, NARROW, SHIPPED, TOKIO, WIDE};
 use crate::speed::Mode;
 
 /// What is shown: the name in the legend, the row, how it was driven, and the colour.
 const BARS: [(&str, &str, Mode, RGBColor); 10] = [
     (
-        "floor: hash, probe, CAS",
+        "floor: hash + probe + CAS",
         FLOOR,
         Mode::OneByOne,
         RGBColor(160, 160, 160),
@@ -44,25 +44,25 @@ const BARS: [(&str, &str, Mode, RGBColor); 10] = [
     ),
     (
         "governor, as shipped",
-        "governor, as shipped, own clock",
+        SHIPPED,
         Mode::OneByOne,
         RGBColor(240, 150, 90),
     ),
     (
         "DashMap by hand",
-        "DashMap by hand, ahash",
+        DASH,
         Mode::OneByOne,
         RGBColor(60, 140, 70),
     ),
     (
         "Mutex<HashMap> by hand",
-        "Mutex<HashMap> by hand, SipHash",
+        LOCKED,
         Mode::OneByOne,
         RGBColor(150, 195, 110),
     ),
     (
         "tokio-rate-limit",
-        "tokio-rate-limit, own clock",
+        TOKIO,
         Mode::OneByOne,
         RGBColor(125, 80, 150),
     ),
@@ -123,57 +123,36 @@ pub fn draw(results: &Results, path: &Path) -> Result<(), Box<dyn std::error::Er
         .margin_right(24)
         .x_label_area_size(34)
         .y_label_area_size(64)
-        .build_cartesian_2d(
-            (0..groups.len()).into_segmented(),
-            (LOWEST..highest).log_scale(),
-        )?;
+        .build_cartesian_2d(0.0..groups.len() as f64, (LOWEST..highest).log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
+        .disable_x_axis()
         .light_line_style(RGBColor(240, 240, 240))
         .y_desc("ns a check (logarithmic)")
-        .y_label_formatter(&|value| number_of(*value))
-        .x_labels(groups.len())
-        .x_label_formatter(&|segment| match segment {
-            SegmentValue::CenterOf(group) => groups
-                .get(*group)
-                .map_or_else(String::new, |(_, label)| (*label).into()),
-            _ => String::new(),
-        })
+        .y_label_formatter(&|value| format!("{value:.0}"))
         .label_style(("sans-serif", 15))
         .axis_desc_style(("sans-serif", 15))
         .draw()?;
 
-    // Within a group by pixels: the segmented axis knows only whole groups.
-    let area = chart.plotting_area();
-    let (width, _) = area.dim_in_pixel();
-    let group_width = f64::from(width) / groups.len() as f64;
-    let bar_width = group_width * 0.92 / bars.len() as f64;
-    let left = area.get_pixel_range().0.start;
-    let plain = area.strip_coord_spec();
-    let bottom = area.map_coordinate(&(SegmentValue::Exact(0), LOWEST)).1;
-    let top_of_plot = area.get_pixel_range().1.start;
-    let label = ("sans-serif", 11).into_font().into_text_style(&root);
-    let label = label.pos(Pos::new(HPos::Center, VPos::Bottom));
-    for (group, (keys, _)) in groups.iter().enumerate() {
+    // A group is 1 wide, with a little air on both sides.
+    let width = 0.92 / bars.len() as f64;
+    for (group, (keys, label)) in groups.iter().enumerate() {
+        let group = group as f64;
         for (bar, (_, row, mode, colour)) in bars.iter().enumerate() {
             let Some(value) = results.value(row, keys, *mode) else {
                 continue;
             };
-            let from = group as f64 * group_width + group_width * 0.04 + bar as f64 * bar_width;
-            let top = area.map_coordinate(&(SegmentValue::Exact(0), value)).1 - top_of_plot;
-            let (from, to) = (from as i32, (from + bar_width) as i32 - 1);
-            let corners = [(from, top), (to, bottom - top_of_plot)];
-            plain.draw(&Rectangle::new(corners, colour.filled()))?;
-            let text = if value < 10.0 {
-                format!("{value:.1}")
-            } else {
-                format!("{value:.0}")
-            };
-            plain.draw(&Text::new(text, ((from + to) / 2, top - 2), label.clone()))?;
+            let from = group + 0.04 + bar as f64 * width;
+            let to = from + 0.95 * width;
+            let whole = Rectangle::new([(from, LOWEST), (to, value)], colour.filled());
+            chart.draw_series([whole])?;
+            let (x, y) = chart.backend_coord(&((from + to) / 2.0, value));
+            root.draw(&Text::new(short(value), (x, y - 14), middle(12)))?;
         }
+        let (x, y) = chart.backend_coord(&(group + 0.5, LOWEST));
+        root.draw(&Text::new(*label, (x, y + 10), middle(15)))?;
     }
-    let _ = left;
 
     let entry = ("sans-serif", 14).into_font().into_text_style(&root);
     for (place, (name, _, _, colour)) in bars.iter().enumerate() {
@@ -185,10 +164,8 @@ pub fn draw(results: &Results, path: &Path) -> Result<(), Box<dyn std::error::Er
     Ok(())
 }
 
-fn number_of(value: f64) -> String {
-    if value >= 10.0 {
-        format!("{value:.0}")
-    } else {
-        number(value).trim_end_matches(".00").into()
-    }
+/// Two digits are enough above a bar.
+fn short(value: f64) -> String {
+    let digits = usize::from(value < 10.0);
+    format!("{value:.digits$}")
 }

@@ -34,7 +34,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', value_name = "PART,..")]
     only: Vec<Part>,
     /// Only rows whose name contains one of these; the floors are always there
-    #[arg(long, value_delimiter = ';', value_name = "TEXT;..")]
+    #[arg(long, value_delimiter = ',', value_name = "TEXT,..")]
     rows: Vec<String>,
     /// Fewer and shorter rounds
     #[arg(long)]

@@ -10,12 +10,18 @@ use crate::ours::{Narrow, Wide};
 use crate::subject::{Keyed, Load};
 
 /// The floor to which every ratio is taken.
-pub const FLOOR: &str = "floor: hash, probe, CAS";
+pub const FLOOR: &str = "floor: hash + probe + CAS";
 /// Our two.
-pub const WIDE: &str = "tidegate, u64 words";
-pub const NARROW: &str = "tidegate, u32 words";
+pub const WIDE: &str = "tidegate (u64)";
+pub const NARROW: &str = "tidegate (u32)";
 /// The one to beat.
-pub const GOVERNOR: &str = "governor, ahash, frozen clock";
+pub const GOVERNOR: &str = "governor + ahash (frozen clock)";
+
+/// Others that the chart shows.
+pub const SHIPPED: &str = "governor as shipped (own clock)";
+pub const DASH: &str = "DashMap + ahash by hand";
+pub const LOCKED: &str = "Mutex of HashMap by hand";
+pub const TOKIO: &str = "tokio-rate-limit (own clock)";
 
 /// One limiter, and how to take it.
 pub struct Row<K> {
@@ -86,7 +92,7 @@ macro_rules! common {
     ($key:ty) => {
         vec![
             row::<$key>(FLOOR, |load, n| Box::new(Hashed::<false>::new(load, n))),
-            row("floor: the same, colliding keys take turns", |load, n| {
+            row("floor: the same with collisions", |load, n| {
                 Box::new(Hashed::<true>::new(load, n))
             }),
             #[cfg(feature = "table")]
@@ -94,22 +100,13 @@ macro_rules! common {
             #[cfg(feature = "table")]
             row(NARROW, |load, n| Box::new(Narrow::new(load, n))).grows(),
             row(GOVERNOR, |load, _| Box::new(Governor::frozen_ahash(load))).grows(),
-            row("governor, SipHash, frozen clock", |load, _| {
+            row("governor + SipHash (frozen clock)", |load, _| {
                 Box::new(Governor::frozen(load))
             }),
-            row("governor, as shipped, own clock", |load, _| {
-                Box::new(Governor::shipped(load))
-            })
-            .grows(),
-            row("DashMap by hand, ahash", |load, _| {
-                Box::new(Dash::new(load))
-            })
-            .grows(),
-            row("Mutex<HashMap> by hand, SipHash", |load, _| {
-                Box::new(Locked::new(load))
-            })
-            .grows(),
-            row("pingora-limits, approximate, own clock", |load, _| {
+            row(SHIPPED, |load, _| Box::new(Governor::shipped(load))).grows(),
+            row(DASH, |load, _| Box::new(Dash::new(load))).grows(),
+            row(LOCKED, |load, _| Box::new(Locked::new(load))).grows(),
+            row("pingora-limits (approximate)", |load, _| {
                 Box::new(Pingora::new(load))
             })
             .approximate(),
@@ -122,15 +119,18 @@ pub fn numbers() -> Vec<Row<u64>> {
     let mut rows = common!(u64);
     rows.insert(
         0,
-        row("floor: array, CAS", |load, n| Box::new(Array::new(load, n))).plain(),
+        row("floor: array + CAS", |load, n| {
+            Box::new(Array::new(load, n))
+        })
+        .plain(),
     );
+    rows.push(row(TOKIO, |load, _| Box::new(TokioRateLimit::new(load))).slow());
     rows.push(
-        row("tokio-rate-limit, own clock", |load, _| {
-            Box::new(TokioRateLimit::new(load))
+        row("trypema (own clock)", |load, _| {
+            Box::new(Trypema::new(load))
         })
         .slow(),
     );
-    rows.push(row("trypema, own clock", |load, _| Box::new(Trypema::new(load))).slow());
     rows
 }
 
