@@ -49,6 +49,7 @@
 //! |---|---|
 //! | `std` | `Clock`, a monotonic source of timestamps |
 //! | `alloc` | reserved for what allocates on request |
+//! | `heapless` | `OwnedTable`, a keyed table with exact keys for a single owner |
 //! | `serde` | [`Quota`] as its text form, [`Timestamp`] as nanoseconds, [`Reason`] |
 //! | `defmt` | `defmt::Format` |
 //! | `portable-atomic` | atomics from portable-atomic instead of `core` |
@@ -68,6 +69,8 @@ mod algorithm;
 mod decision;
 mod error;
 mod limiter;
+#[cfg(feature = "heapless")]
+mod owned;
 mod quota;
 mod scale;
 mod sync;
@@ -79,6 +82,8 @@ pub use algorithm::{Algorithm, FixedWindow, SlidingWindow, TokenBucket};
 pub use decision::{Allowed, Denied, Reason};
 pub use error::ConfigError;
 pub use limiter::Limiter;
+#[cfg(feature = "heapless")]
+pub use owned::OwnedTable;
 pub use quota::{ParseQuotaError, ParseQuotaErrorKind, Quota, QuotaError};
 pub use sync::AtomicWord;
 #[cfg(feature = "alloc")]
