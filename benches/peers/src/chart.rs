@@ -166,6 +166,6 @@ pub fn draw(results: &Results, path: &Path) -> Result<(), Box<dyn std::error::Er
 
 /// Two digits are enough above a bar.
 fn short(value: f64) -> String {
-    let digits = usize::from(value < 10.0);
+    let digits = usize::from(value < 9.95);
     format!("{value:.digits$}")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::keys::{Key, in_turn};
-use crate::measure::{Stopwatch, allocated, resident, thread_time};
+use crate::measure::{Spread, Stopwatch, allocated, resident, thread_time};
 use crate::rows::{self, Row};
 use crate::subject::{Load, advance};
 
@@ -162,8 +162,9 @@ pub fn filled(rows: &[Row<u64>]) -> Vec<Filled> {
     .collect()
 }
 
-/// What `keys` keys that never come again do.
-pub fn streamed(rows: &[Row<u64>], keys: u64) -> Vec<Streamed> {
+/// What `keys` keys that never come again do: medians of so many runs, lest one hiccup of the machine be
+/// taken for a pause.
+pub fn streamed(rows: &[Row<u64>], keys: u64, times: usize) -> Vec<Streamed> {
     let mut results = Vec::new();
     for row in rows.iter().filter(|row| row.grows) {
         let tasks = if row.is_ours() {
@@ -172,7 +173,11 @@ pub fn streamed(rows: &[Row<u64>], keys: u64) -> Vec<Streamed> {
             [Task::Stream, Task::StreamSwept]
         };
         for task in tasks {
-            let [nanos, growth, worst, passed] = spawn(task, row.name, keys);
+            let runs: Vec<_> = (0..times).map(|_| spawn(task, row.name, keys)).collect();
+            let [nanos, growth, worst, passed] = std::array::from_fn(|number| {
+                let values: Vec<f64> = runs.iter().map(|run| run[number]).collect();
+                Spread::of(&values).median
+            });
             results.push(Streamed {
                 row: row.name,
                 task,

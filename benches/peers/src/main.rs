@@ -173,7 +173,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     if options.wants(Part::Stream) {
         say("stream");
-        results.streamed = growth::streamed(&numbers(), stream);
+        results.streamed = growth::streamed(&numbers(), stream, if options.quick { 1 } else { 3 });
     }
 
     let page = results.markdown();

@@ -135,7 +135,7 @@ impl Results {
             return;
         }
         *page += "\n## An endless stream of new keys\n\n\
-            no key comes twice, and each is idle again after 100,000 others; ns a key, with page faults\n\n\
+            no key comes twice, and each is idle again after 100,000 others; ns a key, with page faults; medians of whole runs\n\n\
             | | ns | resident memory grew by | slowest 64 keys | passed |\n|---|---|---|---|---|\n";
         for streamed in &self.streamed {
             let how = match streamed.task {
