@@ -12,3 +12,4 @@
 pub mod model;
 pub mod script;
 pub mod subject;
+pub mod table_model;
