@@ -6,8 +6,9 @@
 
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use criterion::{Criterion, Throughput};
 use tidegate::{FixedWindow, Limiter, Quota, SlidingWindow, Timestamp, TokenBucket};

@@ -17,6 +17,16 @@ use portable_atomic as atomic;
 #[cfg(all(not(tidegate_loom), not(feature = "portable-atomic")))]
 use core::sync::atomic;
 
+/// What a loop does before it looks again at what another thread has to change, or to make visible.
+#[inline]
+pub(crate) fn pause() {
+    #[cfg(not(tidegate_loom))]
+    core::hint::spin_loop();
+    // To loom, the promise that looking again without a change elsewhere is in vain.
+    #[cfg(tidegate_loom)]
+    loom::thread::yield_now();
+}
+
 /// A seed of a hasher: written when a program starts, never exchanged, so loads and stores are enough for it,
 /// which even cores without compare-exchange have. Loom has nothing to explore there.
 #[cfg(feature = "ahash")]

@@ -589,6 +589,14 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
         self.at(key).reset();
     }
 
+    /// How many slots are committed to a key: 0 or 1, if the protocol is right.
+    #[cfg(tidegate_loom)]
+    #[doc(hidden)]
+    pub fn committed_slots<K: Hash + ?Sized>(&self, key: &K) -> u32 {
+        self.slots()
+            .committed(&self.place(self.hasher.hash_one(key)))
+    }
+
     /// A handle on one key, hashed once.
     #[inline]
     pub fn at<K: Hash + ?Sized>(&self, key: &K) -> Entry<'_, A, L, S> {

@@ -61,14 +61,12 @@
 //! by others of its key and taken by newcomers, its half-way slot taken back or moved into. What it can keep
 //! from others is that one slot, for a few looks. So an interrupt handler may call everything here.
 
-use core::hint::spin_loop;
-
 use super::OnFull;
 use super::line::{Line, Place, Slot};
 use super::slot::{State, Status, Tag, next};
 use crate::algorithm::Algorithm;
 use crate::sync::private::Cells;
-use crate::sync::{AtomicWord, Ordering, fence};
+use crate::sync::{AtomicWord, Ordering, fence, pause};
 use crate::time::Timestamp;
 use crate::word::Word;
 
@@ -94,7 +92,10 @@ impl Patience {
         }
         self.looks += 1;
         if self.looks <= PATIENCE {
-            spin_loop();
+            // Not to loom, which would then let others run, and miss what happens if they don't.
+            if !cfg!(tidegate_loom) {
+                pause();
+            }
             return Some(false);
         }
         self.has_taken = true;
@@ -242,7 +243,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
         if self.move_in(place, victim) {
             outcome
         } else {
-            spin_loop();
+            pause();
             Claim::LookAgain
         }
     }
@@ -300,12 +301,17 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
             // One of the two is stale.
             return Standing::Unsettled;
         }
-        match tag.status() {
-            Status::Vacant => Standing::Free,
-            Status::Tentative => Standing::Unsettled,
-            Status::Committed if state.payload() == A::Word::ZERO => Standing::Unsettled,
-            Status::Committed if self.algorithm.is_idle(state.payload(), now) => Standing::Free,
-            Status::Committed => Standing::Live,
+        // Whether anything would be lost is for the state to say, which is what `unseat` exchanges: the tag may
+        // be an older one of the same generation, still tentative.
+        if state.payload() == A::Word::ZERO {
+            match tag.status() {
+                Status::Vacant => Standing::Free,
+                Status::Tentative | Status::Committed => Standing::Unsettled,
+            }
+        } else if self.algorithm.is_idle(state.payload(), now) {
+            Standing::Free
+        } else {
+            Standing::Live
         }
     }
 
@@ -423,6 +429,13 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
         }
     }
 
+    #[cfg(tidegate_loom)]
+    pub(super) fn committed(&self, place: &Place<A::Word>) -> u32 {
+        self.candidates(place)
+            .map(|slot| u32::from(slot.tag(Ordering::Relaxed).is(place.key)))
+            .sum()
+    }
+
     /// How many slots are committed to a key that has used something.
     pub(super) fn live(&self, now: Timestamp) -> usize {
         self.lines
@@ -462,6 +475,6 @@ fn take_back<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> 
     if state.generation() == taken.generation() && slot.swap_tag(tag, taken, Ordering::Relaxed) {
         return Some(taken);
     }
-    spin_loop();
+    pause();
     None
 }
