@@ -167,12 +167,10 @@ impl<K, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
         self.algorithm = algorithm;
     }
 
-    /// An idle slot of a table that has no vacant one.
+    /// An idle slot of a full table: all `N` slots are there, and the hand is at most `N`.
     fn find_idle(&self, now: Timestamp) -> Option<usize> {
         let idle = |&index: &usize| self.algorithm.is_idle(self.slots[index].state, now);
-        // The hand may be at the end, or beyond after slots were vacated.
-        let hand = self.hand.min(self.slots.len());
-        (hand..self.slots.len()).chain(0..hand).find(idle)
+        (self.hand..N).chain(0..self.hand).find(idle)
     }
 
     /// The slot that would be idle first. None in an empty table only.
