@@ -90,7 +90,7 @@ fn tiny(on_full: OnFull) {
     let (steps, lives) = if cfg!(debug_assertions) {
         (2_000, 32)
     } else {
-        (20_000, 320)
+        (40_000, 640)
     };
     for count in [1, 2, 3, 5] {
         for (limit, tier) in [(1, 1), (7, 5), (60, 33)] {
@@ -125,7 +125,7 @@ fn large_tables() {
     let steps = if cfg!(debug_assertions) {
         2_000
     } else {
-        60_000
+        20_000
     };
     for on_full in [OnFull::Deny, OnFull::Allow, OnFull::Evict] {
         for_each_algorithm!(7, 5, |limits: [Limits<_>; 2]| {
@@ -232,7 +232,7 @@ fn boxed_tables() {
 }
 
 /// As `boxed_tables`, inline: in a `static`, with the default hasher.
-#[cfg(feature = "ahash")]
+#[cfg(any(feature = "ahash", feature = "foldhash"))]
 #[test]
 fn statics() {
     use tidegate::Table;
@@ -442,7 +442,7 @@ fn interrupted_anywhere() {
             }
         });
 
-        let rounds = if cfg!(debug_assertions) { 300 } else { 10_000 };
+        let rounds = if cfg!(debug_assertions) { 100 } else { 4_000 };
         let mut words = vec![A::Word::default(); ledger.kept.len()];
         for _ in 0..rounds {
             for _ in 0..6 {
@@ -475,7 +475,7 @@ fn permits_are_conserved_on_threads() {
         A: Algorithm<Word: AtomicWord> + Copy + Send + Sync,
     {
         const THREADS: usize = 4;
-        let rounds = if cfg!(debug_assertions) { 100 } else { 600 };
+        let rounds = if cfg!(debug_assertions) { 30 } else { 150 };
         let ledger = Ledger::new(algorithm, count, 3);
         let mut words = vec![A::Word::default(); ledger.kept.len()];
         let mut random = SplitMix(count as u64);
@@ -561,7 +561,7 @@ fn exactly_the_limit_on_threads() {
         assert_eq!(served, ledger.table.capacity());
         assert_eq!(ledger.table.len_live(T), served);
     }
-    for _ in 0..if cfg!(debug_assertions) { 5 } else { 50 } {
+    for _ in 0..if cfg!(debug_assertions) { 5 } else { 25 } {
         for_each_alone!(20, |algorithm| race(algorithm));
     }
 }
@@ -663,4 +663,59 @@ fn bucket_law_on_threads() {
         stress(TokenBucket::new(quota).with_burst(BURST), count);
         stress(TokenBucket::narrow_with_burst(quota, BURST), count);
     }
+}
+
+/// Two of 100,000 keys beside narrow words: how many pairs have one fingerprint, and how many of those share a slot.
+#[cfg(any(feature = "ahash", feature = "foldhash"))]
+#[test]
+fn narrow_collisions() {
+    use core::hash::BuildHasher;
+    use tidegate::Seeded;
+
+    const KEYS: u64 = 100_000;
+    const LINES: usize = 16;
+
+    /// Whether a count is what chance would have it, give or take five standard deviations.
+    fn assert_near(count: u64, expected: f64, what: &str) {
+        println!("{what}: {count}, expected {expected:.1}");
+        let deviation = expected.sqrt();
+        let off = (count as f64 - expected).abs();
+        assert!(
+            off < 5.0 * deviation,
+            "{what}: {count}, expected {expected:.1}"
+        );
+    }
+
+    let bucket = TokenBucket::narrow(Quota::per_minute(7));
+    let seeds = if cfg!(debug_assertions) { 10 } else { 60 };
+    let (mut pairs, mut shared, mut shared_crowded) = (0, 0, 0);
+    for seed in 0..seeds {
+        let hasher = Seeded::new([seed, seed * seed]);
+        let mut hashes: Vec<u64> = (0..KEYS).map(|key| hasher.hash_one(key)).collect();
+        let fingerprint = |hash: &u64| *hash as u32 >> 6;
+        hashes.sort_unstable_by_key(fingerprint);
+        for pair in hashes.windows(2) {
+            if fingerprint(&pair[0]) != fingerprint(&pair[1]) {
+                continue;
+            }
+            pairs += 1;
+            let share = |live_slots: u64| {
+                let table = SliceTable::over_with_hasher(bucket, lines(LINES), Raw);
+                for number in 0..live_slots {
+                    let hash = SplitMix(seed ^ pairs << 20 ^ number << 40).draw();
+                    let _ = table.check(&hash, T);
+                }
+                table.check(&pair[0], T).unwrap();
+                table.check(&pair[1], T).unwrap().remaining() == 5
+            };
+            shared += u64::from(share(0));
+            shared_crowded += u64::from(share(4 * LINES as u64));
+        }
+    }
+    let all = (seeds * KEYS * (KEYS - 1) / 2) as f64;
+    assert_near(pairs, all / f64::from(1 << 26), "pairs of one fingerprint");
+    // The later of two finds the earlier if that is in one of its own two lines.
+    let expected = pairs as f64 * 2.0 / LINES as f64;
+    assert_near(shared, expected, "sharing a slot");
+    assert_near(shared_crowded, expected, "the same in a half full table");
 }
