@@ -9,8 +9,9 @@
 //! least that it can; the table counts as many as it has room for. What memory the process has is read from
 //! `/proc/self/statm`, where there is one.
 
+use core::time::Duration;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tidegate::{Algorithm, BoxTable, Clock, OnFull, Quota, Timestamp, TokenBucket};
 

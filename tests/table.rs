@@ -2,12 +2,14 @@
 
 #![cfg(not(tidegate_loom))]
 
+extern crate alloc;
+
 mod common;
 
+use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::rc::Rc;
 use std::sync::Barrier;
 
 use common::table_model::{Beside, Call, Limits, Raw, Seen, SplitMix, key};
