@@ -29,8 +29,63 @@ pub(crate) fn pause() {
 
 /// A seed of a hasher: written when a program starts, never exchanged, so loads and stores are enough for it,
 /// which even cores without compare-exchange have. Loom has nothing to explore there.
-#[cfg(feature = "ahash")]
-pub(crate) type SeedCell = core::sync::atomic::AtomicU32;
+///
+/// Relaxed: nothing else depends on it; a decision during a change only hashes with mixed seeds.
+#[cfg(any(feature = "ahash", feature = "foldhash"))]
+pub(crate) struct SeedCell {
+    #[cfg(target_has_atomic = "64")]
+    seed: core::sync::atomic::AtomicU64,
+    #[cfg(not(target_has_atomic = "64"))]
+    halves: [core::sync::atomic::AtomicU32; 2],
+}
+
+#[cfg(all(any(feature = "ahash", feature = "foldhash"), target_has_atomic = "64"))]
+impl SeedCell {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self {
+            seed: core::sync::atomic::AtomicU64::new(seed),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.seed.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, seed: u64) {
+        self.seed.store(seed, core::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(
+    any(feature = "ahash", feature = "foldhash"),
+    not(target_has_atomic = "64")
+))]
+impl SeedCell {
+    pub(crate) const fn new(seed: u64) -> Self {
+        use core::sync::atomic::AtomicU32;
+        Self {
+            halves: [
+                AtomicU32::new(seed as u32),
+                AtomicU32::new((seed >> 32) as u32),
+            ],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        let half = |index: usize| {
+            u64::from(self.halves[index].load(core::sync::atomic::Ordering::Relaxed))
+        };
+        half(0) | half(1) << 32
+    }
+
+    pub(crate) fn set(&self, seed: u64) {
+        for (half, bits) in self.halves.iter().zip([seed, seed >> 32]) {
+            half.store(bits as u32, core::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
 
 /// A [`Word`] that this target can exchange atomically.
 ///

@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 use crate::word::Word;
 use crate::word::sealed::Arithmetic;
 
-use claim::{Claim, Lines, Patience};
+use claim::{Claim, Found, Lines, Patience};
 use line::Place;
 
 pub use hash::Seeded;
@@ -37,7 +37,7 @@ pub type Table<A, const LINES: usize, S = Seeded> =
 /// A keyed table whose lines are a `static` of their own, in zero-initialised memory.
 ///
 /// ```
-/// # #[cfg(feature = "ahash")] {
+/// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
 /// use tidegate::{Line, Quota, SliceTable, Timestamp, TokenBucket};
 ///
 /// static LINES: [Line<u32>; 32] = [const { Line::new() }; 32];
@@ -52,7 +52,7 @@ pub type SliceTable<A, S = Seeded> = KeyedTable<A, &'static [Line<<A as Algorith
 /// A keyed table on the heap, sized at run time.
 ///
 /// ```
-/// # #[cfg(feature = "ahash")] {
+/// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
 /// use tidegate::{BoxTable, Quota, Timestamp, TokenBucket};
 ///
 /// let clients = BoxTable::with_capacity(TokenBucket::new(Quota::per_second(100)), 10_000);
@@ -164,7 +164,7 @@ impl<W: Cells> Storage<W> for alloc::boxed::Box<[Line<W>]> {
 /// one slot, in the midst of a decision, and wakes to a bit-identical state may charge one request to the wrong key.
 ///
 /// ```
-/// # #[cfg(feature = "ahash")] {
+/// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
 /// use tidegate::{Quota, Reason, Table, Timestamp, TokenBucket};
 ///
 /// // 1024 lines of 4 slots, for 2048 live clients
@@ -260,14 +260,14 @@ impl<A: Algorithm<Word: AtomicWord>, S, const LINES: usize>
     }
 }
 
-#[cfg(all(not(tidegate_loom), feature = "ahash"))]
+#[cfg(all(not(tidegate_loom), any(feature = "ahash", feature = "foldhash")))]
 impl<A: Algorithm<Word: AtomicWord>, const LINES: usize> Table<A, LINES> {
     /// An empty table with the default hasher, which begins with seeds that everybody knows:
     /// [reseed](Seeded::reseed) it when the program starts, with a number that others cannot guess.
     ///
     /// Without a line it does not compile.
     pub const fn new(algorithm: A) -> Self {
-        Self::with_hasher(algorithm, Seeded::KNOWN)
+        Self::with_hasher(algorithm, Seeded::new([0; 2]))
     }
 }
 
@@ -294,7 +294,7 @@ impl<A: Algorithm<Word: AtomicWord>, S> SliceTable<A, S> {
     }
 }
 
-#[cfg(all(not(tidegate_loom), feature = "ahash"))]
+#[cfg(all(not(tidegate_loom), any(feature = "ahash", feature = "foldhash")))]
 impl<A: Algorithm<Word: AtomicWord>> SliceTable<A> {
     /// A table over lines elsewhere, with the default hasher, which begins with seeds that everybody knows:
     /// [reseed](Seeded::reseed) it when the program starts, with a number that others cannot guess.
@@ -303,7 +303,7 @@ impl<A: Algorithm<Word: AtomicWord>> SliceTable<A> {
     ///
     /// If there is no line; in a `const` or `static` that is a compile error.
     pub const fn over(algorithm: A, lines: &'static [Line<A::Word>]) -> Self {
-        Self::over_with_hasher(algorithm, lines, Seeded::KNOWN)
+        Self::over_with_hasher(algorithm, lines, Seeded::new([0; 2]))
     }
 }
 
@@ -334,7 +334,7 @@ impl<A: Algorithm<Word: AtomicWord>, S> BoxTable<A, S> {
     }
 }
 
-#[cfg(all(feature = "alloc", feature = "ahash"))]
+#[cfg(all(feature = "alloc", any(feature = "ahash", feature = "foldhash")))]
 impl<A: Algorithm<Word: AtomicWord>> BoxTable<A> {
     /// An empty table for about `live_keys` keys live at once.
     ///
@@ -417,25 +417,36 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
     }
 
     #[inline]
-    fn place(&self, hash: u64) -> Place<A::Word> {
+    fn place(&self, hash: u64) -> Place {
         Place::of(hash, self.lines.lines().len())
     }
 
     #[inline]
     fn check_at(
         &self,
-        place: &Place<A::Word>,
+        place: Place,
         algorithm: &A,
         now: Timestamp,
         cost: u64,
     ) -> Result<Allowed, Denied> {
-        let slots = self.slots();
+        self.check_found(self.slots().find(place), place, algorithm, now, cost)
+    }
+
+    #[inline(always)]
+    fn check_found(
+        &self,
+        found: Option<Found<'_, A::Word>>,
+        place: Place,
+        algorithm: &A,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Allowed, Denied> {
         let step = |state| match algorithm.step(state, now, cost) {
             Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
             Err(denied) => (None, Err(denied)),
         };
-        if let Some(found) = slots.find(place)
-            && let Some(answer) = slots.decide(found, step)
+        if let Some(found) = found
+            && let Some(answer) = self.slots().decide(found, step)
         {
             return answer;
         }
@@ -447,7 +458,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
     #[inline(never)]
     fn check_unseen(
         &self,
-        place: &Place<A::Word>,
+        place: Place,
         algorithm: &A,
         now: Timestamp,
         cost: u64,
@@ -463,6 +474,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
                 if let Some(answer) = slots.decide(found, step) {
                     return answer;
                 }
+                patience.pause();
                 continue;
             }
             // What needs no slot gets none: a cost of 0, and what is refused even of a fresh state.
@@ -471,7 +483,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
                 return Ok(fresh);
             }
             match slots.claim(place, now, self.on_full, &mut patience) {
-                Claim::LookAgain => {}
+                Claim::LookAgain => patience.pause(),
                 Claim::Evicted => Counters::<A::Word>::add(&self.full.evicted),
                 Claim::Full if self.on_full == OnFull::Allow => {
                     Counters::<A::Word>::add(&self.full.allowed);
@@ -493,12 +505,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
         }
     }
 
-    fn peek_at(
-        &self,
-        place: &Place<A::Word>,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Allowed, Denied> {
+    fn peek_at(&self, place: Place, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
         let slots = self.slots();
         let state = slots.find(place).map(|found| slots.peek(found));
         let state = state.unwrap_or(A::Word::ZERO);
@@ -507,8 +514,9 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
             .map(|(_, allowed)| allowed)
     }
 
-    fn change_at(&self, place: &Place<A::Word>, change: impl Fn(A::Word) -> A::Word) -> bool {
+    fn change_at(&self, place: Place, change: impl Fn(A::Word) -> A::Word) -> bool {
         let slots = self.slots();
+        let mut patience = Patience::NEW;
         while let Some(found) = slots.find(place) {
             let changed = slots.decide(found, |state| {
                 let next = change(state);
@@ -518,6 +526,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
             if let Some(changed) = changed {
                 return changed;
             }
+            patience.pause();
         }
         false
     }
@@ -549,7 +558,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
         cost: u64,
     ) -> Result<Allowed, Denied> {
         let place = self.place(self.hasher.hash_one(key));
-        self.check_at(&place, &self.algorithm, now, cost)
+        self.check_at(place, &self.algorithm, now, cost)
     }
 
     /// As [`check_n`](Self::check_n), under the limits of a tier of clients, made by [`tier`](Self::tier).
@@ -566,7 +575,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
         cost: u64,
     ) -> Result<Allowed, Denied> {
         let place = self.place(self.hasher.hash_one(key));
-        self.check_at(&place, &tier.algorithm, now, cost)
+        self.check_at(place, &tier.algorithm, now, cost)
     }
 
     /// What [`check`](Self::check) would answer now; changes nothing. A full table is not foreseen.
@@ -594,7 +603,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
     #[doc(hidden)]
     pub fn committed_slots<K: Hash + ?Sized>(&self, key: &K) -> u32 {
         self.slots()
-            .committed(&self.place(self.hasher.hash_one(key)))
+            .committed(self.place(self.hasher.hash_one(key)))
     }
 
     /// A handle on one key, hashed once.
@@ -621,7 +630,7 @@ impl<A: Algorithm<Word: AtomicWord>, L, S> KeyedTable<A, L, S> {
     /// table's: see [`Algorithm::shares_states`].
     ///
     /// ```
-    /// # #[cfg(feature = "ahash")] {
+    /// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
     /// use tidegate::{Quota, Table, Timestamp, TokenBucket};
     ///
     /// // The scale is that of the largest tier: the others are made from it.
@@ -644,7 +653,7 @@ impl<A: Algorithm<Word: AtomicWord>, L, S> KeyedTable<A, L, S> {
 /// One key of a table, hashed once.
 pub struct Entry<'a, A: Algorithm<Word: AtomicWord>, L, S> {
     table: &'a KeyedTable<A, L, S>,
-    place: Place<A::Word>,
+    place: Place,
 }
 
 impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> Entry<'_, A, L, S> {
@@ -666,7 +675,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> Entry<'_, A, L, S> 
     #[inline]
     pub fn check_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
         self.table
-            .check_at(&self.place, &self.table.algorithm, now, cost)
+            .check_at(self.place, &self.table.algorithm, now, cost)
     }
 
     /// As [`KeyedTable::peek`].
@@ -684,19 +693,19 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> Entry<'_, A, L, S> 
     ///
     /// [`Denied`] if a request of this cost would not pass.
     pub fn peek_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
-        self.table.peek_at(&self.place, now, cost)
+        self.table.peek_at(self.place, now, cost)
     }
 
     /// As [`KeyedTable::refund`].
     pub fn refund(&self, taken_at: Timestamp, cost: u64) -> bool {
         let algorithm = &self.table.algorithm;
         self.table
-            .change_at(&self.place, |state| algorithm.refund(state, taken_at, cost))
+            .change_at(self.place, |state| algorithm.refund(state, taken_at, cost))
     }
 
     /// As [`KeyedTable::reset`].
     pub fn reset(&self) {
-        self.table.change_at(&self.place, |_| A::Word::ZERO);
+        self.table.change_at(self.place, |_| A::Word::ZERO);
     }
 }
 

@@ -10,6 +10,7 @@
 
 use core::hash::{BuildHasher, Hasher};
 use core::sync::atomic::{AtomicU64 as Counter, Ordering};
+use core::time::Duration;
 
 use loom::sync::Arc;
 use loom::thread;
@@ -76,22 +77,40 @@ where
     Arc::new(BoxTable::with_lines(W::bucket(limit), lines, Identity))
 }
 
+/// How long a model of three threads may take; those of two are always explored to their end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Checks every execution with at most `preemptions` of them, and says how many there were.
 fn explore(name: &str, preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    explore_for(None, name, preemptions, body);
+}
+
+fn explore_for(
+    limit: Option<Duration>,
+    name: &str,
+    preemptions: usize,
+    body: impl Fn() + Sync + Send + 'static,
+) {
     let executions = std::sync::Arc::new(Counter::new(0));
     let counter = executions.clone();
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.max_branches = 20_000;
+    model.max_duration = limit;
     let begun = std::time::Instant::now();
     model.check(move || {
         counter.fetch_add(1, Ordering::Relaxed);
         body();
     });
     let executions = executions.load(Ordering::Relaxed);
+    let took = begun.elapsed();
+    let extent = match limit {
+        Some(limit) if took >= limit => "stopped there",
+        _ => "all",
+    };
     println!(
-        "{name}: {executions} executions, up to {preemptions} preemptions, {:.1} s",
-        begun.elapsed().as_secs_f64()
+        "{name}: {executions} executions, {extent} with up to {preemptions} preemptions, {:.1} s",
+        took.as_secs_f64()
     );
     assert!(executions > 3, "{name}: hardly anything ever raced");
 }
@@ -170,7 +189,8 @@ both!(same_new_key_at_once, same_new_key);
 /// One new key, three threads.
 fn three_same_new_key<W: Width>() {
     const A: u64 = key(1, 0, 0);
-    explore(
+    explore_for(
+        Some(PATIENCE),
         &format!("{} same new key, three threads", W::NAME),
         2,
         || {
@@ -247,7 +267,8 @@ fn take_back_against_third<W: Width>() {
     const OLD: u64 = key(1, 0, 0);
     const LIVE: u64 = key(2, 0, 1);
     const NEW: [u64; 2] = [key(3, 0, 0), key(4, 0, 0)];
-    explore(
+    explore_for(
+        Some(PATIENCE),
         &format!("{} take-back against a third key", W::NAME),
         2,
         || {

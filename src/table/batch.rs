@@ -19,7 +19,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
     /// calls. A key may occur more than once.
     ///
     /// ```
-    /// # #[cfg(feature = "ahash")] {
+    /// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
     /// use tidegate::{Quota, Table, Timestamp, TokenBucket};
     ///
     /// static PEERS: Table<TokenBucket, 64> = Table::new(TokenBucket::new(Quota::per_second(2)));
@@ -40,15 +40,24 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
         now: Timestamp,
         mut answer: impl FnMut(usize, Result<Allowed, Denied>),
     ) {
-        let lines = self.lines.lines();
+        let slots = self.slots();
+        let mut places = [Place::NOWHERE; GROUP];
+        let mut lines = [0; GROUP];
         for (group, keys) in keys.chunks(GROUP).enumerate() {
-            let mut places = [Place::NOWHERE; GROUP];
+            let places = &mut places[..keys.len()];
             for (place, key) in places.iter_mut().zip(keys) {
                 *place = self.place(self.hasher.hash_one(key));
-                lines[place.first].prefetch();
+                slots.prefetch(place.first());
             }
-            for (index, place) in places.iter().take(keys.len()).enumerate() {
-                let decision = self.check_at(place, &self.algorithm, now, 1);
+            // Most are in their first line; ask for the second of the others, without a branch that would have
+            // to wait for the line to be guessed wrong.
+            for (line, &place) in lines.iter_mut().zip(&*places) {
+                *line = slots.line_of(place);
+                slots.prefetch(*line);
+            }
+            for (index, (&line, &place)) in lines.iter().zip(&*places).enumerate() {
+                let found = slots.find_in(line, place);
+                let decision = self.check_found(found, place, &self.algorithm, now, 1);
                 answer(group * GROUP + index, decision);
             }
         }

@@ -61,6 +61,8 @@
 //! by others of its key and taken by newcomers, its half-way slot taken back or moved into. What it can keep
 //! from others is that one slot, for a few looks. So an interrupt handler may call everything here.
 
+use core::hint::select_unpredictable;
+
 use super::OnFull;
 use super::line::{Line, Place, Slot};
 use super::slot::{State, Status, Tag, next};
@@ -77,13 +79,33 @@ const PATIENCE: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
 pub(super) struct Patience {
     looks: u32,
     has_taken: bool,
+    /// Under loom, how often the operation has looked again.
+    #[cfg(tidegate_loom)]
+    again: u32,
 }
 
 impl Patience {
     pub(super) const NEW: Self = Self {
         looks: 0,
         has_taken: false,
+        #[cfg(tidegate_loom)]
+        again: 0,
     };
+
+    /// Before looking again at what somebody else has changed, or has yet to make visible.
+    #[inline]
+    pub(super) fn pause(&mut self) {
+        // Pausing, loom lets all others run to their end. So not at once: it would miss what happens if they
+        // don't.
+        #[cfg(tidegate_loom)]
+        {
+            self.again += 1;
+            if self.again <= 2 {
+                return;
+            }
+        }
+        pause();
+    }
 
     /// Whether an unsettled slot may be taken now; `None` if the operation has to do without.
     fn may_take(&mut self) -> Option<bool> {
@@ -92,10 +114,6 @@ impl Patience {
         }
         self.looks += 1;
         if self.looks <= PATIENCE {
-            // Not to loom, which would then let others run, and miss what happens if they don't.
-            if !cfg!(tidegate_loom) {
-                pause();
-            }
             return Some(false);
         }
         self.has_taken = true;
@@ -122,7 +140,7 @@ pub(super) struct Lines<'a, A: Algorithm<Word: AtomicWord>> {
 }
 
 /// A slot that is committed to the key, and its tag as it was seen.
-type Found<'a, W> = (Slot<'a, W>, Tag<W>);
+pub(super) type Found<'a, W> = (Slot<'a, W>, Tag<W>);
 
 /// A slot that could be taken, as it was seen.
 struct Victim<'a, W: AtomicWord> {
@@ -131,36 +149,63 @@ struct Victim<'a, W: AtomicWord> {
     state: State<W>,
 }
 
+/// What a newcomer can choose from.
+struct Choice<'a, W: AtomicWord> {
+    free: Option<Victim<'a, W>>,
+    /// To be taken when patience is over.
+    unsettled: Option<Victim<'a, W>>,
+    /// Whether a slot could not be judged.
+    is_changing: bool,
+}
+
 impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     /// The key's committed slot.
     ///
-    /// The preferred slot is tried first, by a branch: where it is guessed right, the exchange that follows does
-    /// not wait for the tags of a line that is not in the cache.
-    #[inline]
-    pub(super) fn find(&self, place: &Place<A::Word>) -> Option<Found<'a, A::Word>> {
-        let line = &self.lines[place.first];
-        let slot = line.slot(place.preferred);
+    /// Both lines are asked for at once, and the preferred slot is tried first, by a branch: where it is guessed
+    /// right, the exchange that follows does not wait for the tags of a line that is not in the cache. Else all
+    /// tags of both lines are compared without another branch, for the second would be as hard to guess.
+    #[inline(always)]
+    pub(super) fn find(&self, place: Place) -> Option<Found<'a, A::Word>> {
+        let lines = self.lines_of(place);
+        lines[1].prefetch();
+        let slot = lines[0].slot(place.preferred());
         let tag = slot.tag(Ordering::Relaxed);
-        if tag.is(place.key) {
+        if tag.is(place.key()) {
             return Some((slot, tag));
         }
-        self.find_elsewhere(place)
+        let in_second = lines[1].committed_to(place.key());
+        found(
+            lines,
+            lines[0].committed_to(place.key()) | in_second << A::Word::SLOTS,
+            place,
+        )
     }
 
-    #[inline]
-    fn find_elsewhere(&self, place: &Place<A::Word>) -> Option<Found<'a, A::Word>> {
-        for line in [place.first, place.second] {
-            let line = &self.lines[line];
-            let found = line.committed_to(place.key);
-            if found != 0 {
-                let slot = line.slot(found.trailing_zeros() as usize);
-                let tag = slot.tag(Ordering::Relaxed);
-                if tag.is(place.key) {
-                    return Some((slot, tag));
-                }
-            }
-        }
-        None
+    /// The key's committed slot, in lines that are in the cache, or on their way: without a branch.
+    #[inline(always)]
+    pub(super) fn find_in(&self, line: usize, place: Place) -> Option<Found<'a, A::Word>> {
+        let line = &self.lines[line];
+        found([line; 2], line.committed_to(place.key()), place)
+    }
+
+    #[inline(always)]
+    fn lines_of(&self, place: Place) -> [&'a Line<A::Word>; 2] {
+        [
+            &self.lines[place.first()],
+            &self.lines[place.second(self.lines.len())],
+        ]
+    }
+
+    /// The line that the key's slot is in, if it is in the first, else the second.
+    #[inline(always)]
+    pub(super) fn line_of(&self, place: Place) -> usize {
+        let is_in_first = self.lines[place.first()].committed_to(place.key()) != 0;
+        select_unpredictable(is_in_first, place.first(), place.second(self.lines.len()))
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch(&self, line: usize) {
+        self.lines[line].prefetch();
     }
 
     /// Steps the state of a slot that was found; `None` if the slot has moved on, so look again.
@@ -189,12 +234,11 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     }
 
     /// The slots a key may have, in the order that ranks them, without the line twice where there is but one.
-    fn candidates(
-        &self,
-        place: &Place<A::Word>,
-    ) -> impl Iterator<Item = Slot<'a, A::Word>> + use<'a, A> {
-        let first = &self.lines[place.first];
-        let second = (place.second != place.first).then(|| &self.lines[place.second]);
+    fn candidates(&self, place: Place) -> impl Iterator<Item = Slot<'a, A::Word>> + use<'a, A> {
+        let first = place.first();
+        let second = place.second(self.lines.len());
+        let second = (second != first).then(|| &self.lines[second]);
+        let first = &self.lines[first];
         first
             .slots()
             .chain(second.into_iter().flat_map(|line| line.slots()))
@@ -205,7 +249,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     #[inline(never)]
     pub(super) fn claim(
         &self,
-        place: &Place<A::Word>,
+        place: Place,
         now: Timestamp,
         on_full: OnFull,
         patience: &mut Patience,
@@ -213,7 +257,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
         // Somebody of this key may be at it, or done.
         for slot in self.candidates(place) {
             let tag = slot.tag(Ordering::Relaxed);
-            if !tag.has_fingerprint(place.key) {
+            if !tag.has_fingerprint(place.key()) {
                 continue;
             }
             match tag.status() {
@@ -226,46 +270,48 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
             }
         }
 
-        let (free, unsettled) = self.choose(place, now);
-        let (victim, outcome) = match (free, unsettled) {
-            (Some(free), _) => (free, Claim::LookAgain),
-            (None, Some(unsettled)) => match patience.may_take() {
-                Some(true) => (unsettled, Claim::LookAgain),
+        let Choice {
+            free,
+            unsettled,
+            is_changing,
+        } = self.choose(place, now);
+        let unsettled = if free.is_none() && (unsettled.is_some() || is_changing) {
+            match patience.may_take() {
+                Some(true) => unsettled,
                 Some(false) => return Claim::LookAgain,
-                None => return Claim::Full,
-            },
-            (None, None) if on_full == OnFull::Evict => match self.nearest_to_idle(place, now) {
+                // Not again: it counts as live.
+                None => None,
+            }
+        } else {
+            None
+        };
+        let (victim, outcome) = match free.or(unsettled) {
+            Some(victim) => (victim, Claim::LookAgain),
+            None if on_full == OnFull::Evict => match self.nearest_to_idle(place, now) {
                 Some(victim) => (victim, Claim::Evicted),
                 None => return Claim::LookAgain,
             },
-            (None, None) => return Claim::Full,
+            None => return Claim::Full,
         };
         if self.move_in(place, victim) {
             outcome
         } else {
-            pause();
             Claim::LookAgain
         }
     }
 
     /// A slot for a newcomer: in the first line while that is less than half live, else in the line with more
-    /// room; the preferred slot if it is free. And, second, one that is merely unsettled.
-    #[allow(
-        clippy::type_complexity,
-        reason = "two victims, either of which may be missing"
-    )]
-    fn choose(
-        &self,
-        place: &Place<A::Word>,
-        now: Timestamp,
-    ) -> (Option<Victim<'a, A::Word>>, Option<Victim<'a, A::Word>>) {
+    /// room; the preferred slot if it is free.
+    fn choose(&self, place: Place, now: Timestamp) -> Choice<'a, A::Word> {
         let mut chosen: Option<(usize, Victim<'a, A::Word>)> = None;
         let mut unsettled = None;
-        for line in [place.first, place.second] {
+        let mut is_changing = false;
+        let lines = [place.first(), place.second(self.lines.len())];
+        for line in lines {
             let mut free = 0;
             let mut candidate = None;
             for index in 0..A::Word::SLOTS {
-                let slot = self.lines[line].slot(place.preferred.wrapping_add(index));
+                let slot = self.lines[line].slot(place.preferred().wrapping_add(index));
                 let tag = slot.tag(Ordering::Relaxed);
                 let state = slot.state();
                 let victim = Victim { slot, tag, state };
@@ -277,6 +323,10 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
                     Standing::Unsettled => {
                         unsettled.get_or_insert(victim);
                     }
+                    Standing::Changing => {
+                        slot.freshen(tag, state);
+                        is_changing = true;
+                    }
                     Standing::Live => {}
                 }
             }
@@ -285,11 +335,15 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
             {
                 chosen = Some((free, candidate));
             }
-            if free > A::Word::SLOTS / 2 || place.second == place.first {
+            if free > A::Word::SLOTS / 2 || lines[0] == lines[1] {
                 break;
             }
         }
-        (chosen.map(|(_, victim)| victim), unsettled)
+        Choice {
+            free: chosen.map(|(_, victim)| victim),
+            unsettled,
+            is_changing,
+        }
     }
 
     fn standing(&self, tag: Tag<A::Word>, state: State<A::Word>, now: Timestamp) -> Standing {
@@ -298,8 +352,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
             return Standing::Free;
         }
         if state.generation() != tag.generation() {
-            // One of the two is stale.
-            return Standing::Unsettled;
+            return Standing::Changing;
         }
         // Whether anything would be lost is for the state to say, which is what `unseat` exchanges: the tag may
         // be an older one of the same generation, still tentative.
@@ -316,11 +369,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     }
 
     /// Of the live slots the one that would be idle first.
-    fn nearest_to_idle(
-        &self,
-        place: &Place<A::Word>,
-        now: Timestamp,
-    ) -> Option<Victim<'a, A::Word>> {
+    fn nearest_to_idle(&self, place: Place, now: Timestamp) -> Option<Victim<'a, A::Word>> {
         self.candidates(place)
             .map(|slot| {
                 let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
@@ -334,14 +383,14 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     }
 
     /// Unseats the owner, puts up the tentative tag and settles it; false if somebody was faster.
-    fn move_in(&self, place: &Place<A::Word>, victim: Victim<'a, A::Word>) -> bool {
+    fn move_in(&self, place: Place, victim: Victim<'a, A::Word>) -> bool {
         let Victim { slot, tag, state } = victim;
         let generation = if unseat(slot, tag, state) {
             next(tag.generation())
         } else {
             return false;
         };
-        let mine = place.key.with(generation, Status::Tentative);
+        let mine = place.key::<A::Word>().with(generation, Status::Tentative);
         // Relaxed: the generation vouches for the state, the fence in `settle` for the order.
         if !slot.swap_tag(tag, mine, Ordering::Relaxed) {
             return false;
@@ -351,7 +400,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     }
 
     /// Brings a tentative slot of the key to its end: committed if it is the key's only one, else vacant.
-    fn settle(&self, place: &Place<A::Word>, mine: Slot<'a, A::Word>, tag: Tag<A::Word>) {
+    fn settle(&self, place: Place, mine: Slot<'a, A::Word>, tag: Tag<A::Word>) {
         'scan: loop {
             // SeqCst: pairs with this fence in every other thread that settles a slot of this key. Of two, the
             // later one's scan sees the earlier one's tag.
@@ -363,7 +412,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
                     continue;
                 }
                 let found = other.tag(Ordering::Relaxed);
-                if !found.has_fingerprint(place.key) {
+                if !found.has_fingerprint(place.key()) {
                     continue;
                 }
                 match found.status() {
@@ -430,9 +479,9 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     }
 
     #[cfg(tidegate_loom)]
-    pub(super) fn committed(&self, place: &Place<A::Word>) -> u32 {
+    pub(super) fn committed(&self, place: Place) -> u32 {
         self.candidates(place)
-            .map(|slot| u32::from(slot.tag(Ordering::Relaxed).is(place.key)))
+            .map(|slot| u32::from(slot.tag(Ordering::Relaxed).is(place.key())))
             .sum()
     }
 
@@ -451,20 +500,44 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     }
 }
 
+/// The slot of the lowest bit, if it still is the key's.
+#[inline(always)]
+fn found<'a, W: AtomicWord>(
+    lines: [&'a Line<W>; 2],
+    bits: u32,
+    place: Place,
+) -> Option<Found<'a, W>> {
+    if bits == 0 {
+        return None;
+    }
+    let index = bits.trailing_zeros() as usize;
+    let line = select_unpredictable(index < W::SLOTS, lines[0], lines[1]);
+    let slot = line.slot(index);
+    let tag = slot.tag(Ordering::Relaxed);
+    tag.is(place.key()).then_some((slot, tag))
+}
+
 /// What a newcomer may do with a slot.
 enum Standing {
+    /// Take it.
     Free,
+    /// Take it when patience is over.
     Unsettled,
+    /// Tag and state were not read of one generation: look again.
+    Changing,
+    /// Somebody's.
     Live,
 }
 
-/// Ends the generation of a slot, unless that is done already; false if the state has changed.
+/// Ends the generation of a slot, unless that is done already; false if tag and state are not of one generation,
+/// or the state has changed.
 fn unseat<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> bool {
     let generation = next(tag.generation());
     state.generation() == generation
-        || slot
-            .swap_state(state, State::new(W::ZERO, generation))
-            .is_ok()
+        || state.generation() == tag.generation()
+            && slot
+                .swap_state(state, State::new(W::ZERO, generation))
+                .is_ok()
 }
 
 /// Follows a state that has moved on from under its tag; `None` if the tag has moved on, too.
@@ -472,9 +545,11 @@ fn unseat<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> boo
 #[inline(never)]
 fn take_back<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> Option<Tag<W>> {
     let taken = tag.with(next(tag.generation()), Status::Committed);
-    if state.generation() == taken.generation() && slot.swap_tag(tag, taken, Ordering::Relaxed) {
-        return Some(taken);
+    if state.generation() == taken.generation() {
+        return slot
+            .swap_tag(tag, taken, Ordering::Relaxed)
+            .then_some(taken);
     }
-    pause();
+    slot.freshen(tag, state);
     None
 }

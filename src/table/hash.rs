@@ -1,77 +1,63 @@
-//! The default hasher: seeded ahash, in a form that a `static` can hold and reseed.
+//! The tables' default hasher, in a form that a `static` can hold and reseed.
 
 use core::fmt;
+
+#[cfg(any(feature = "ahash", feature = "foldhash"))]
 use core::hash::BuildHasher;
 
-/// Seeded `ahash`, the tables' default hasher.
+#[cfg(any(feature = "ahash", feature = "foldhash"))]
+use crate::sync::SeedCell;
+
+/// The tables' default hasher, seeded: `ahash` with the feature of that name, which `std` has; else `foldhash`,
+/// which needs no allocator anywhere in the program, with the default feature of that name.
 ///
 /// Whoever knows the seeds can make up keys that share a budget or crowd the same lines. Under `std`,
-/// [`default`](Self::default) draws them at random. A `static` begins with [`KNOWN`](Self::KNOWN) ones, that is,
-/// with none: [`reseed`](Self::reseed) it when the program starts, before the table is used, with numbers
-/// that others cannot guess.
+/// `Seeded::default` draws them at random. A `static` begins with seeds that everybody knows, that is, with
+/// none: [`reseed`](Self::reseed) it when the program starts, before the table is used, with numbers that others
+/// cannot guess. `foldhash` looks at the first of the two alone.
 ///
-/// Without the feature `ahash` this is a name only, and tables need a hasher of your own.
+/// With neither feature this is a name only, and tables need a hasher of your own.
 pub struct Seeded {
-    #[cfg(feature = "ahash")]
-    seeds: [crate::sync::SeedCell; 4],
-    #[cfg(not(feature = "ahash"))]
+    #[cfg(any(feature = "ahash", feature = "foldhash"))]
+    seeds: [SeedCell; 2],
+    #[cfg(not(any(feature = "ahash", feature = "foldhash")))]
+    #[allow(dead_code, reason = "nobody can make one")]
     never: core::convert::Infallible,
 }
 
-#[cfg(feature = "ahash")]
+#[cfg(any(feature = "ahash", feature = "foldhash"))]
 impl Seeded {
-    /// Seeds that everybody knows: 0.
-    #[allow(
-        clippy::declare_interior_mutable_const,
-        reason = "a value to start from, copied into each table"
-    )]
-    pub const KNOWN: Self = Self::new([0; 2]);
-
     /// With seeds of your own.
     pub const fn new(seeds: [u64; 2]) -> Self {
-        use crate::sync::SeedCell;
         Self {
-            seeds: [
-                SeedCell::new(seeds[0] as u32),
-                SeedCell::new((seeds[0] >> 32) as u32),
-                SeedCell::new(seeds[1] as u32),
-                SeedCell::new((seeds[1] >> 32) as u32),
-            ],
+            seeds: [SeedCell::new(seeds[0]), SeedCell::new(seeds[1])],
         }
     }
 
     /// Changes the seeds. What a table counted under the old ones is lost to its keys, so do it before the
     /// first decision.
     pub fn reseed(&self, seeds: [u64; 2]) {
-        use crate::sync::Ordering;
-        let parts = [seeds[0], seeds[0] >> 32, seeds[1], seeds[1] >> 32];
-        for (cell, part) in self.seeds.iter().zip(parts) {
-            // Relaxed: nothing else depends on it; a decision in between only hashes with mixed seeds.
-            cell.store(part as u32, Ordering::Relaxed);
+        for (cell, seed) in self.seeds.iter().zip(seeds) {
+            cell.set(seed);
         }
     }
 }
 
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", feature = "ahash"))]
 impl Default for Seeded {
     /// Random seeds.
     fn default() -> Self {
-        #[cfg(feature = "ahash")]
-        {
-            // The standard library's own randomness: no dependency, and a new draw each time.
-            let draw = || std::hash::RandomState::new().hash_one(0_u8);
-            Self::new([draw(), draw()])
-        }
-        #[cfg(not(feature = "ahash"))]
-        unreachable!("a hasher that does not exist is not asked for")
+        // The standard library's own randomness: no dependency, and a new draw each time.
+        let draw = || std::hash::RandomState::new().hash_one(0_u8);
+        Self::new([draw(), draw()])
     }
 }
 
-#[cfg(all(feature = "ahash", not(feature = "std")))]
+#[cfg(all(any(feature = "ahash", feature = "foldhash"), not(feature = "std")))]
 impl Default for Seeded {
     /// Known seeds: without `std` there is no randomness to draw from.
     fn default() -> Self {
-        Self::KNOWN
+        Self::new([0; 2])
     }
 }
 
@@ -81,16 +67,25 @@ impl BuildHasher for Seeded {
 
     #[inline]
     fn build_hasher(&self) -> ahash::AHasher {
-        use crate::sync::Ordering;
-        let part = |index: usize| u64::from(self.seeds[index].load(Ordering::Relaxed));
-        // Relaxed: see `reseed`. The last two are digits of e and of the golden ratio.
+        // The last two are digits of e and of the golden ratio.
         ahash::RandomState::with_seeds(
-            part(0) | part(1) << 32,
-            part(2) | part(3) << 32,
+            self.seeds[0].get(),
+            self.seeds[1].get(),
             0xb7e1_5162_8aed_2a6a,
             0x9e37_79b9_7f4a_7c15,
         )
         .build_hasher()
+    }
+}
+
+#[cfg(all(feature = "foldhash", not(feature = "ahash")))]
+impl BuildHasher for Seeded {
+    type Hasher = foldhash::quality::FoldHasher<'static>;
+
+    #[inline]
+    fn build_hasher(&self) -> Self::Hasher {
+        static SHARED: foldhash::SharedSeed = foldhash::SharedSeed::from_u64(0xb7e1_5162_8aed_2a6a);
+        foldhash::quality::FoldHasher::with_seed(self.seeds[0].get(), &SHARED)
     }
 }
 

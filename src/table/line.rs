@@ -105,6 +105,14 @@ impl<W: AtomicWord> Slot<'_, W> {
         Tag(W::load(self.tag, order))
     }
 
+    /// Makes sure that the next look sees the newest tag and state, or newer still: an exchange always compares
+    /// with the newest.
+    pub(super) fn freshen(self, tag: Tag<W>, state: State<W>) {
+        self.swap_tag(tag, tag, Ordering::Relaxed);
+        // Whether it was the newest matters to nobody.
+        let _ = self.swap_state(state, state);
+    }
+
     #[inline]
     pub(super) fn state(self) -> State<W> {
         // Relaxed: a tag that was seen with Acquire vouches for how new this is at least.
@@ -130,44 +138,60 @@ impl<W: AtomicWord> Slot<'_, W> {
     }
 }
 
-/// Where a key may be: two lines, and the slot that is tried first.
+/// Where a key may be: two lines, and the slot that is tried first. Two words, so that it stays in registers.
 #[derive(Clone, Copy)]
-pub(super) struct Place<W> {
-    pub(super) key: Tag<W>,
-    pub(super) first: usize,
-    pub(super) second: usize,
-    pub(super) preferred: usize,
+pub(super) struct Place {
+    hash: u64,
+    first: usize,
 }
 
-impl<W: Word> Place<W> {
+impl Place {
     /// A place to be overwritten.
-    pub(super) const NOWHERE: Self = Self {
-        key: Tag(W::ZERO),
-        first: 0,
-        second: 0,
-        preferred: 0,
-    };
+    pub(super) const NOWHERE: Self = Self { hash: 0, first: 0 };
 
     /// `lines` is not zero, and below 2^32.
     #[inline]
     pub(super) fn of(hash: u64, lines: usize) -> Self {
-        // A high product spreads 32 bits of the hash evenly over the lines.
-        let spread = |bits: u64| (((bits >> 32) * lines as u64) >> 32) as usize;
-        let first = spread(hash);
-        // Bits as good as new: the high half of a product with 2^64 over the golden ratio.
-        let mut second = spread(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        if second == first {
-            second += 1;
-            if second == lines {
-                second = 0;
-            }
-        }
         Self {
-            key: Tag::of(hash),
-            first,
-            second,
-            // The lowest bits are neither in the fingerprint nor in the line.
-            preferred: hash as usize,
+            hash,
+            first: spread(hash, lines),
         }
     }
+
+    #[inline]
+    pub(super) fn key<W: Word>(self) -> Tag<W> {
+        Tag::of(self.hash)
+    }
+
+    #[inline]
+    pub(super) fn first(self) -> usize {
+        self.first
+    }
+
+    /// The other line; the same one if there is but one.
+    #[inline]
+    pub(super) fn second(self, lines: usize) -> usize {
+        // Bits as good as new: the high half of a product with 2^64 over the golden ratio.
+        let second = spread(self.hash.wrapping_mul(0x9e37_79b9_7f4a_7c15), lines);
+        if second != self.first {
+            second
+        } else if second + 1 < lines {
+            second + 1
+        } else {
+            0
+        }
+    }
+
+    /// The slot of a line that is tried first: the lowest bits, which are neither in the fingerprint nor in the
+    /// line.
+    #[inline]
+    pub(super) fn preferred(self) -> usize {
+        self.hash as usize
+    }
+}
+
+/// A high product spreads the upper 32 bits evenly over the lines.
+#[inline]
+fn spread(bits: u64, lines: usize) -> usize {
+    (((bits >> 32) * lines as u64) >> 32) as usize
 }
