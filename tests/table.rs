@@ -14,7 +14,7 @@ use std::sync::Barrier;
 
 use common::table_model::{Beside, Call, Limits, Raw, Seen, SplitMix, key};
 use tidegate::{
-    Algorithm, Allowed, AtomicWord, Denied, FixedWindow, FullCounts, Line, OnFull, Quota, Reason,
+    Algorithm, Allowed, AtomicWord, Denied, FixedWindow, FullCounts, Line, OnFull, Quota,
     SliceTable, SlidingWindow, Timestamp, TokenBucket,
 };
 
@@ -237,7 +237,7 @@ fn boxed_tables() {
 #[cfg(any(feature = "ahash", feature = "foldhash"))]
 #[test]
 fn statics() {
-    use tidegate::Table;
+    use tidegate::{Reason, Table};
 
     static TABLE: Table<SlidingWindow<u32>, 3> =
         Table::new(SlidingWindow::narrow(Quota::per_minute(7))).on_full(OnFull::Allow);
