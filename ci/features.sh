@@ -4,14 +4,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export RUSTFLAGS="-D warnings"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/features
 
-for features in "" alloc std serde defmt portable-atomic portable-atomic-critical-section \
-    portable-atomic-fallback alloc,serde,defmt std,serde,defmt,portable-atomic; do
+for features in "" foldhash ahash alloc heapless std serde defmt portable-atomic \
+    portable-atomic-critical-section portable-atomic-fallback alloc,foldhash \
+    alloc,serde,defmt,heapless std,serde,defmt,heapless,foldhash,portable-atomic; do
     printf -- '- features: %s\n' "${features:-none}"
     cargo check --quiet -p tidegate --lib --no-default-features --features "$features"
 done
 
-# The shell on portable-atomic's atomics, and the plain default as `cargo test` alone runs it.
-for features in "" portable-atomic,std; do
+# The plain default, as `cargo test` alone runs it; and all on portable-atomic's atomics.
+for features in "" portable-atomic,std,heapless; do
     printf -- '- tests with features: %s\n' "${features:-none}"
     cargo test --quiet -p tidegate --tests --features "$features"
 done

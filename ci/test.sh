@@ -15,17 +15,22 @@ step() {
 need_component rustfmt fmt
 need_component clippy clippy
 
+features=tidegate/std,tidegate/serde,tidegate/heapless
+
 step "format" cargo fmt --all --check
-step "format, fuzz targets" cargo fmt --manifest-path fuzz/Cargo.toml --check
-step "format, bare-metal probe" cargo fmt --manifest-path ci/bare/Cargo.toml --check
-step "lints" cargo clippy --workspace --all-targets --features tidegate/std,tidegate/serde -- -D warnings
-step "tests, debug" cargo test --workspace --features tidegate/std,tidegate/serde
-step "tests, release" cargo test --workspace --features tidegate/std,tidegate/serde --release
+for workspace in fuzz ci/bare ci/instructions benches/peers; do
+    step "format, $workspace" cargo fmt --manifest-path $workspace/Cargo.toml --check
+done
+step "lints" cargo clippy --workspace --all-targets --features $features -- -D warnings
+step "tests, debug" cargo test --workspace --features $features
+step "tests, release" cargo test --workspace --features $features --release
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
-    cargo doc --no-deps --features std,serde,defmt,portable-atomic
+    cargo doc --no-deps --features std,serde,defmt,heapless,portable-atomic
 step "features" ci/features.sh
 step "targets without an operating system" ci/no_std.sh
+step "instructions per decision" ci/instructions.sh
 step "loom" ci/loom.sh
 step "fuzz, 20 s a target" ci/fuzz.sh 20
+step "the benches build" cargo check --manifest-path benches/peers/Cargo.toml
 
 printf '\nall suites passed in %d s\n' $((SECONDS - begun))

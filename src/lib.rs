@@ -35,6 +35,12 @@
 //! Each comes for `u64` words (the default) and `u32` words (`TokenBucket::narrow` and so on), for cores whose
 //! widest atomic has 32 bits. An algorithm of your own needs only to implement [`Algorithm`].
 //!
+//! # One for all, or one for each
+//!
+//! [`Limiter`] is one limiter that everybody shares. [`Table`] is one for every key, in fixed memory: a `static`, over
+//! lines elsewhere ([`SliceTable`]) or on the heap (`BoxTable`). All are lock-free, in interrupt handlers too.
+//! `OwnedTable` keeps exact keys for a single owner.
+//!
 //! # Time
 //!
 //! The caller supplies every timestamp, and the limiters are total: no timestamp, however late or wrong, makes
@@ -43,12 +49,14 @@
 //!
 //! # Features
 //!
-//! All off by default; the default is `no_std` without `alloc`.
+//! Only `foldhash` is on by default, and the default is `no_std` without `alloc`.
 //!
 //! | feature | gives |
 //! |---|---|
-//! | `std` | `Clock`, a monotonic source of timestamps |
-//! | `alloc` | reserved for what allocates on request |
+//! | `foldhash` | a default hasher for the tables, [`Seeded`], that links without an allocator |
+//! | `ahash` | a stronger one, for programs that have an allocator |
+//! | `std` | `Clock`, a monotonic source of timestamps; random seeds; `alloc` and `ahash` |
+//! | `alloc` | `BoxTable`, which allocates once, when it is made |
 //! | `heapless` | `OwnedTable`, a keyed table with exact keys for a single owner |
 //! | `serde` | [`Quota`] as its text form, [`Timestamp`] as nanoseconds, [`Reason`] |
 //! | `defmt` | `defmt::Format` |

@@ -188,7 +188,9 @@ impl<A: Algorithm<Word: AtomicWord>> Limiter<A> {
     }
 
     /// The loop: `step` says what to store, if anything, and what to answer.
-    #[inline]
+    ///
+    /// Always inlined, so that a decision of which only `is_ok()` is asked is never put together.
+    #[inline(always)]
     fn update<T, E>(
         &self,
         mut step: impl FnMut(A::Word) -> Result<(Option<A::Word>, T), E>,

@@ -48,7 +48,7 @@ fn four_hundred_at_once() {
         assert_eq!(admitted.into_inner(), 100);
         assert!(limiter.check(T).is_err());
     }
-    for_each_algorithm!(100, |limiter| race(limiter));
+    for_each_algorithm!(100, race);
 }
 
 /// Permits are conserved when threads take and give back at once.
@@ -72,7 +72,7 @@ fn refunds_race_with_checks() {
         let left = limiter.check_n(T, 0).unwrap().remaining();
         assert_eq!(left, 60 - THREADS * 5);
     }
-    for_each_algorithm!(60, |limiter| race(limiter));
+    for_each_algorithm!(60, race);
 }
 
 #[test]
@@ -226,19 +226,15 @@ fn sizes() {
 /// Zero-initialised apart from the configuration, and usable as a `static`.
 #[test]
 fn statics() {
-    static ALL: (
-        Limiter<TokenBucket>,
-        Limiter<TokenBucket<u32>>,
-        Limiter<FixedWindow>,
-        Limiter<SlidingWindow<u32>>,
-    ) = (
-        Limiter::new(TokenBucket::new(Quota::per_second(7)).with_burst(3)),
-        Limiter::new(TokenBucket::narrow_with_burst(Quota::per_day(1_000_000), 3)),
-        Limiter::new(FixedWindow::anchored(Quota::per_hour(9))),
-        Limiter::new(SlidingWindow::narrow(Quota::per_minute(50))),
-    );
-    assert_eq!(ALL.0.check(T).unwrap().remaining(), 2);
-    assert_eq!(ALL.1.check(T).unwrap().remaining(), 2);
-    assert_eq!(ALL.2.check(T).unwrap().remaining(), 8);
-    assert_eq!(ALL.3.check(T).unwrap().remaining(), 49);
+    static WIDE: Limiter<TokenBucket> =
+        Limiter::new(TokenBucket::new(Quota::per_second(7)).with_burst(3));
+    static NARROW: Limiter<TokenBucket<u32>> =
+        Limiter::new(TokenBucket::narrow_with_burst(Quota::per_day(1_000_000), 3));
+    static ANCHORED: Limiter<FixedWindow> = Limiter::new(FixedWindow::anchored(Quota::per_hour(9)));
+    static SLIDING: Limiter<SlidingWindow<u32>> =
+        Limiter::new(SlidingWindow::narrow(Quota::per_minute(50)));
+    assert_eq!(WIDE.check(T).unwrap().remaining(), 2);
+    assert_eq!(NARROW.check(T).unwrap().remaining(), 2);
+    assert_eq!(ANCHORED.check(T).unwrap().remaining(), 8);
+    assert_eq!(SLIDING.check(T).unwrap().remaining(), 49);
 }

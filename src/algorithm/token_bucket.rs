@@ -45,6 +45,9 @@ use crate::word::{GENERATION_BITS, Word};
 /// used, at worst empty. That refuses, never admits, and heals within one refill.
 /// [`Limiter::sweep`](crate::Limiter::sweep), called once in half a wrap, rules it out.
 ///
+/// At the wrap itself a full-again time of exactly 0, which means fresh, is put off by one unit, towards refusing:
+/// one time in a wrap, `remaining` may have told one permit too many.
+///
 /// ```
 /// use core::time::Duration;
 /// use tidegate::{Limiter, Quota, Timestamp, TokenBucket};
@@ -375,7 +378,7 @@ impl<W: Word> Algorithm for TokenBucket<W> {
         self.burst.get()
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&self, state: W, now: Timestamp, cost: u64) -> Result<(W, Allowed), Denied> {
         let at = self.at(now);
         if cost == 0 {

@@ -211,7 +211,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     /// Steps the state of a slot that was found; `None` if the slot has moved on, so look again.
     ///
     /// `step` returns the new state and the answer, or the answer alone where nothing is to be stored.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide<T>(
         &self,
         (slot, mut tag): Found<'a, A::Word>,

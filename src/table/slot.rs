@@ -124,3 +124,37 @@ impl<W: Word> State<W> {
 pub(super) fn next(generation: u64) -> u64 {
     (generation + 1) & GENERATION_MASK
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_wrap() {
+        assert_eq!(next(0), 1);
+        assert_eq!(next(15), 0);
+        let tag = Tag::<u32>::of(u64::MAX).with(next(15), Status::Tentative);
+        assert_eq!((tag.generation(), tag.status()), (0, Status::Tentative));
+        assert_eq!(State::new(0x50_u32, next(15)), State(0x50));
+    }
+
+    /// Each field is where the others are not, in both widths.
+    #[test]
+    fn fields_do_not_overlap() {
+        fn check<W: Word>() {
+            let key = Tag::<W>::of(0);
+            for generation in 0..16 {
+                for status in [Status::Vacant, Status::Tentative, Status::Committed] {
+                    let tag = key.with(generation, status);
+                    assert_eq!((tag.generation(), tag.status()), (generation, status));
+                    assert_eq!(tag.is(key), status == Status::Committed);
+                    assert!(tag.has_fingerprint(key));
+                    assert!(!tag.has_fingerprint(Tag::of(1 << 6)));
+                    assert_eq!(tag.vacated(), key.with(generation, Status::Vacant));
+                }
+            }
+        }
+        check::<u64>();
+        check::<u32>();
+    }
+}

@@ -326,9 +326,21 @@ impl Player<'_> {
         }
         for taken in 0..left.min(20) {
             let (next, answer) = self.ask(state, now, 1);
-            assert_eq!(answer.refused, None, "{taken} of {left}");
-            assert_eq!(answer.remaining, left - taken - 1);
-            state = next.expect("admitted");
+            let next = next.unwrap_or_else(|| panic!("denied after {taken} of {left}"));
+            let expected = left - taken - 1;
+            if answer.remaining != expected {
+                // The one exception that the token bucket's docs make: its full-again time would have been the
+                // word 0, which means fresh, and was put off by one unit.
+                assert!(
+                    matches!(self.setup.kind, Kind::Bucket | Kind::NarrowBucket)
+                        && next == 1
+                        && answer.remaining + 1 == expected,
+                    "{} instead of {expected} left",
+                    answer.remaining
+                );
+                return;
+            }
+            state = next;
         }
         if left <= 20 {
             assert!(

@@ -2,13 +2,26 @@
 
 #![no_std]
 
-use tidegate::{FixedWindow, Limiter, Quota, SlidingWindow, Timestamp, TokenBucket};
+use tidegate::{
+    FixedWindow, Limiter, Line, Quota, SliceTable, SlidingWindow, Timestamp, TokenBucket,
+};
 
 static BUCKET: Limiter<TokenBucket<u32>> = Limiter::new(TokenBucket::narrow(Quota::per_second(10)));
 static WINDOW: Limiter<FixedWindow<u32>> =
     Limiter::new(FixedWindow::narrow_anchored(Quota::per_minute(100)));
 static SLIDING: Limiter<SlidingWindow<u32>> =
     Limiter::new(SlidingWindow::narrow(Quota::per_minute(50)));
+
+static LINES: [Line<u32>; 32] = [const { Line::new() }; 32];
+static PEERS: SliceTable<TokenBucket<u32>> =
+    SliceTable::over(TokenBucket::narrow(Quota::per_second(10)), &LINES);
+
+/// A limit for each source address, on the default hasher.
+#[unsafe(no_mangle)]
+pub extern "C" fn may_answer(source: u32, uptime_ms: u32) -> bool {
+    let now = Timestamp::from_millis(u64::from(uptime_ms));
+    PEERS.check(&source, now).is_ok()
+}
 
 /// Asks all of them at once, as an interrupt handler might.
 #[unsafe(no_mangle)]

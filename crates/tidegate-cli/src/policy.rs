@@ -191,7 +191,7 @@ mod tests {
             ),
             ("token-bucket 5/min burst", "\"\" is no burst"),
             ("token-bucket 5/min burst x", "\"x\" is no burst"),
-            ("token-bucket 5/min burst 0", "a burst of 0"),
+            ("token-bucket 5/min burst 0", "a burst or limit of 0"),
             ("sliding-window 9999999/min", "counting to this limit"),
         ] {
             let error = text.parse::<Policy>().unwrap_err();

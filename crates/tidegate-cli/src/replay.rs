@@ -226,7 +226,7 @@ impl Candidate {
             Limiter::Bucket(bucket) => step(bucket, &mut self.states[id], now),
             Limiter::Fixed(window) => step(window, &mut self.states[id], now),
             Limiter::Sliding(window) => step(window, &mut self.states[id], now),
-            Limiter::Log(log) => log.admit(&mut self.logs[id], now),
+            Limiter::Log(log) => log.admit(&mut self.logs[id], now).is_ok(),
         };
         if is_admitted {
             self.admitted += 1;
