@@ -26,7 +26,7 @@ pub use line::Line;
 /// A keyed table whose lines are part of it: for a `static`, or wherever it is put.
 ///
 /// `LINES` lines of 64 bytes, each four slots of `u64` words or eight of `u32`. Size it for twice the keys that are
-/// live at once: 32 bytes a key, or 16 (12 will do) with narrow words.
+/// live at once, half as many again with narrow words: 32 bytes a key, or 12.
 ///
 /// A `static` of this type that is not all zero, and its limits are not, is stored in the image with all its
 /// lines. Where flash is scarce, keep the lines in a `static` of their own, which needs none, and
@@ -228,8 +228,8 @@ impl<W: AtomicWord> Counters<W> {
         }
     }
 
-    fn add(cell: &W::Atomic) {
-        W::fetch_add(cell, W::truncate(1), Ordering::Relaxed);
+    fn add(cell: &W::Atomic, count: u32) {
+        W::fetch_add(cell, W::truncate(u64::from(count)), Ordering::Relaxed);
     }
 }
 
@@ -329,10 +329,16 @@ impl<A: Algorithm<Word: AtomicWord>> SliceTable<A> {
 impl<A: Algorithm<Word: AtomicWord>, S> BoxTable<A, S> {
     /// An empty table for about `live_keys` keys live at once, with a hasher of your own.
     ///
-    /// Allocates twice that many slots, rounded up to a line, here and never again.
+    /// Allocates twice that many slots, half as many again with `u32` words, here and never again: 32 bytes a live
+    /// key, or 12.
     pub fn with_capacity_and_hasher(algorithm: A, live_keys: usize, hasher: S) -> Self {
-        let lines = live_keys.saturating_mul(2).div_ceil(A::Word::SLOTS).max(1);
-        Self::with_lines(algorithm, lines, hasher)
+        // Eight slots a line are as good at two thirds full as four are at half.
+        let slots = if A::Word::SLOTS >= 8 {
+            live_keys.saturating_add(live_keys / 2)
+        } else {
+            live_keys.saturating_mul(2)
+        };
+        Self::with_lines(algorithm, slots.div_ceil(A::Word::SLOTS), hasher)
     }
 
     /// An empty table of exactly so many lines, at least one.
@@ -356,7 +362,8 @@ impl<A: Algorithm<Word: AtomicWord>, S> BoxTable<A, S> {
 impl<A: Algorithm<Word: AtomicWord>> BoxTable<A> {
     /// An empty table for about `live_keys` keys live at once.
     ///
-    /// Allocates twice that many slots, rounded up to a line, here and never again. Under `std` the hasher is
+    /// Allocates twice that many slots, half as many again with `u32` words, here and never again: 32 bytes a live
+    /// key, or 12. Under `std` the hasher is
     /// seeded at random; without, [reseed](Seeded::reseed) it.
     pub fn with_capacity(algorithm: A, live_keys: usize) -> Self {
         Self::with_capacity_and_hasher(algorithm, live_keys, Seeded::default())
@@ -484,34 +491,30 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
         cost: u64,
     ) -> Result<Allowed, Denied> {
         let slots = self.slots();
+        let step = |state| match algorithm.step(state, now, cost) {
+            Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
+            Err(denied) => (None, Err(denied)),
+        };
+        // What needs no slot gets none: a cost of 0, and what is refused even of a fresh state.
+        let (_, fresh) = algorithm.step(A::Word::ZERO, now, cost)?;
+        if cost == 0 {
+            return Ok(fresh);
+        }
         let mut patience = Patience::NEW;
-        loop {
-            if let Some(found) = slots.find(place) {
-                let step = |state| match algorithm.step(state, now, cost) {
-                    Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
-                    Err(denied) => (None, Err(denied)),
-                };
-                if let Some(answer) = slots.decide(found, step) {
-                    return answer;
+        let answer = loop {
+            let found = match slots.claim(place, now, self.on_full, &mut patience) {
+                Claim::Mine(found) => Some(found),
+                Claim::LookAgain => {
+                    patience.pause();
+                    slots.find(place)
                 }
-                patience.pause();
-                continue;
-            }
-            // What needs no slot gets none: a cost of 0, and what is refused even of a fresh state.
-            let (_, fresh) = algorithm.step(A::Word::ZERO, now, cost)?;
-            if cost == 0 {
-                return Ok(fresh);
-            }
-            match slots.claim(place, now, self.on_full, &mut patience) {
-                Claim::LookAgain => patience.pause(),
-                Claim::Evicted => Counters::<A::Word>::add(&self.full.evicted),
                 Claim::Full if self.on_full == OnFull::Allow => {
-                    Counters::<A::Word>::add(&self.full.allowed);
-                    return Ok(fresh);
+                    Counters::<A::Word>::add(&self.full.allowed, 1);
+                    break Ok(fresh);
                 }
                 Claim::Full => {
-                    Counters::<A::Word>::add(&self.full.denied);
-                    return Err(Denied {
+                    Counters::<A::Word>::add(&self.full.denied, 1);
+                    break Err(Denied {
                         reason: Reason::TableFull,
                         limit: algorithm.limit(),
                         basis: Basis::Plain {
@@ -521,8 +524,15 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
                         },
                     });
                 }
+            };
+            if let Some(answer) = found.and_then(|found| slots.decide(found, step)) {
+                break answer;
             }
+        };
+        if patience.evictions > 0 {
+            Counters::<A::Word>::add(&self.full.evicted, patience.evictions);
         }
+        answer
     }
 
     fn peek_at(&self, place: Place, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {

@@ -79,6 +79,8 @@ const PATIENCE: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
 pub(super) struct Patience {
     looks: u32,
     has_taken: bool,
+    /// Live keys that the operation has displaced.
+    pub(super) evictions: u32,
     /// Under loom, how often the operation has looked again.
     #[cfg(tidegate_loom)]
     again: u32,
@@ -88,6 +90,7 @@ impl Patience {
     pub(super) const NEW: Self = Self {
         looks: 0,
         has_taken: false,
+        evictions: 0,
         #[cfg(tidegate_loom)]
         again: 0,
     };
@@ -122,14 +125,13 @@ impl Patience {
 }
 
 /// How an attempt to come by a slot ended.
-#[derive(PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum Claim<'a, W: AtomicWord> {
+    /// The key has this slot, not debited yet.
+    Mine(Found<'a, W>),
     /// Something has changed for the key: look again.
     LookAgain,
     /// Every slot the key may have is live.
     Full,
-    /// As `Full`, but the one nearest to idle was taken.
-    Evicted,
 }
 
 /// The lines, and what the protocol needs to know beside them.
@@ -151,6 +153,8 @@ struct Victim<'a, W: AtomicWord> {
 
 /// What a newcomer can choose from.
 struct Choice<'a, W: AtomicWord> {
+    /// A slot that is the key's already, committed or tentative.
+    own: Option<Found<'a, W>>,
     free: Option<Victim<'a, W>>,
     /// To be taken when patience is over.
     unsettled: Option<Victim<'a, W>>,
@@ -253,28 +257,20 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
         now: Timestamp,
         on_full: OnFull,
         patience: &mut Patience,
-    ) -> Claim {
-        // Somebody of this key may be at it, or done.
-        for slot in self.candidates(place) {
-            let tag = slot.tag(Ordering::Relaxed);
-            if !tag.has_fingerprint(place.key()) {
-                continue;
-            }
-            match tag.status() {
-                Status::Vacant => {}
-                Status::Committed => return Claim::LookAgain,
-                Status::Tentative => {
-                    self.settle(place, slot, tag);
-                    return Claim::LookAgain;
-                }
-            }
-        }
-
+    ) -> Claim<'a, A::Word> {
         let Choice {
+            own,
             free,
             unsettled,
             is_changing,
         } = self.choose(place, now);
+        // Somebody of this key is at it, or done.
+        if let Some((slot, tag)) = own {
+            if tag.status() == Status::Tentative {
+                self.settle(place, slot, tag);
+            }
+            return Claim::LookAgain;
+        }
         let unsettled = if free.is_none() && (unsettled.is_some() || is_changing) {
             match patience.may_take() {
                 Some(true) => unsettled,
@@ -285,25 +281,32 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
         } else {
             None
         };
-        let (victim, outcome) = match free.or(unsettled) {
-            Some(victim) => (victim, Claim::LookAgain),
+        let (victim, is_live) = match free.or(unsettled) {
+            Some(victim) => (victim, false),
             None if on_full == OnFull::Evict => match self.nearest_to_idle(place, now) {
-                Some(victim) => (victim, Claim::Evicted),
+                Some(victim) => (victim, true),
                 None => return Claim::LookAgain,
             },
             None => return Claim::Full,
         };
-        if self.move_in(place, victim) {
-            outcome
-        } else {
-            Claim::LookAgain
+        let slot = victim.slot;
+        let Some(mine) = move_in(place, victim) else {
+            return Claim::LookAgain;
+        };
+        patience.evictions += u32::from(is_live);
+        match self.settle(place, slot, mine) {
+            Some(tag) => Claim::Mine((slot, tag)),
+            None => Claim::LookAgain,
         }
     }
 
     /// A slot for a newcomer: in the first line while that is less than half live, else in the line with more
     /// room; the preferred slot if it is free.
+    ///
+    /// The second line is not looked at if the first has room. Should a slot of the key's be there, `settle` finds it.
     fn choose(&self, place: Place, now: Timestamp) -> Choice<'a, A::Word> {
         let mut chosen: Option<(usize, Victim<'a, A::Word>)> = None;
+        let mut own = None;
         let mut unsettled = None;
         let mut is_changing = false;
         let lines = [place.first(), place.second(self.lines.len())];
@@ -313,6 +316,9 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
             for index in 0..A::Word::SLOTS {
                 let slot = self.lines[line].slot(place.preferred().wrapping_add(index));
                 let tag = slot.tag(Ordering::Relaxed);
+                if tag.has_fingerprint(place.key()) && tag.status() != Status::Vacant {
+                    own = Some((slot, tag));
+                }
                 let state = slot.state();
                 let victim = Victim { slot, tag, state };
                 match self.standing(tag, state, now) {
@@ -340,6 +346,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
             }
         }
         Choice {
+            own,
             free: chosen.map(|(_, victim)| victim),
             unsettled,
             is_changing,
@@ -382,25 +389,14 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
             .min_by_key(|victim| self.algorithm.idle_after(victim.state.payload(), now))
     }
 
-    /// Unseats the owner, puts up the tentative tag and settles it; false if somebody was faster.
-    fn move_in(&self, place: Place, victim: Victim<'a, A::Word>) -> bool {
-        let Victim { slot, tag, state } = victim;
-        let generation = if unseat(slot, tag, state) {
-            next(tag.generation())
-        } else {
-            return false;
-        };
-        let mine = place.key::<A::Word>().with(generation, Status::Tentative);
-        // Relaxed: the generation vouches for the state, the fence in `settle` for the order.
-        if !slot.swap_tag(tag, mine, Ordering::Relaxed) {
-            return false;
-        }
-        self.settle(place, slot, mine);
-        true
-    }
-
-    /// Brings a tentative slot of the key to its end: committed if it is the key's only one, else vacant.
-    fn settle(&self, place: Place, mine: Slot<'a, A::Word>, tag: Tag<A::Word>) {
+    /// Brings a tentative slot of the key to its end: committed if it is the key's only one, else vacant. The
+    /// committed tag, if it was committed here.
+    fn settle(
+        &self,
+        place: Place,
+        mine: Slot<'a, A::Word>,
+        tag: Tag<A::Word>,
+    ) -> Option<Tag<A::Word>> {
         'scan: loop {
             // SeqCst: pairs with this fence in every other thread that settles a slot of this key. Of two, the
             // later one's scan sees the earlier one's tag.
@@ -425,13 +421,14 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
                     Status::Tentative | Status::Committed => {
                         // Whether or not this fails, the tag is no longer ours to commit.
                         mine.swap_tag(tag, tag.vacated(), Ordering::Relaxed);
-                        return;
+                        return None;
                     }
                 }
             }
             let committed = tag.with(tag.generation(), Status::Committed);
-            mine.swap_tag(tag, committed, Ordering::Relaxed);
-            return;
+            return mine
+                .swap_tag(tag, committed, Ordering::Relaxed)
+                .then_some(committed);
         }
     }
 
@@ -538,6 +535,19 @@ fn unseat<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> boo
             && slot
                 .swap_state(state, State::new(W::ZERO, generation))
                 .is_ok()
+}
+
+/// Unseats the owner and puts up the tentative tag, which is returned; `None` if somebody was faster.
+fn move_in<W: AtomicWord>(place: Place, victim: Victim<'_, W>) -> Option<Tag<W>> {
+    let Victim { slot, tag, state } = victim;
+    if !unseat(slot, tag, state) {
+        return None;
+    }
+    let mine = place
+        .key::<W>()
+        .with(next(tag.generation()), Status::Tentative);
+    // Relaxed: the generation vouches for the state, the fence in `settle` for the order.
+    slot.swap_tag(tag, mine, Ordering::Relaxed).then_some(mine)
 }
 
 /// Follows a state that has moved on from under its tag; `None` if the tag has moved on, too.
