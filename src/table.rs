@@ -2,9 +2,11 @@
 
 mod batch;
 mod claim;
+mod entry;
 mod hash;
 mod line;
 mod slot;
+mod storage;
 
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -20,48 +22,12 @@ use crate::word::sealed::Arithmetic;
 use claim::{Claim, Found, Lines, Patience};
 use line::Place;
 
+pub use entry::{Entry, Tier};
 pub use hash::Seeded;
 pub use line::Line;
-
-/// A keyed table whose lines are part of it: for a `static`, or wherever it is put.
-///
-/// `LINES` lines of 64 bytes, each four slots of `u64` words or eight of `u32`. Size it for twice the keys that are
-/// live at once, half as many again with narrow words: 32 bytes a key, or 12.
-///
-/// A `static` of this type that is not all zero, and its limits are not, is stored in the image with all its
-/// lines. Where flash is scarce, keep the lines in a `static` of their own, which needs none, and
-/// use a [`SliceTable`].
-pub type Table<A, const LINES: usize, S = Seeded> =
-    KeyedTable<A, [Line<<A as Algorithm>::Word>; LINES], S>;
-
-/// A keyed table whose lines are a `static` of their own, in zero-initialised memory.
-///
-/// ```
-/// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
-/// use tidegate::{Line, Quota, SliceTable, Timestamp, TokenBucket};
-///
-/// static LINES: [Line<u32>; 32] = [const { Line::new() }; 32];
-/// static PEERS: SliceTable<TokenBucket<u32>> =
-///     SliceTable::over(TokenBucket::narrow(Quota::per_second(10)), &LINES);
-///
-/// assert!(PEERS.check(&[192, 0, 2, 1], Timestamp::from_secs(1)).is_ok());
-/// # }
-/// ```
-pub type SliceTable<A, S = Seeded> = KeyedTable<A, &'static [Line<<A as Algorithm>::Word>], S>;
-
-/// A keyed table on the heap, sized at run time.
-///
-/// ```
-/// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
-/// use tidegate::{BoxTable, Quota, Timestamp, TokenBucket};
-///
-/// let clients = BoxTable::with_capacity(TokenBucket::new(Quota::per_second(100)), 10_000);
-/// assert!(clients.check("alice", Timestamp::from_secs(1)).is_ok());
-/// # }
-/// ```
 #[cfg(feature = "alloc")]
-pub type BoxTable<A, S = Seeded> =
-    KeyedTable<A, alloc::boxed::Box<[Line<<A as Algorithm>::Word>]>, S>;
+pub use storage::BoxTable;
+pub use storage::{SliceTable, Storage, Table};
 
 /// What becomes of a new key when every slot it may have is live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -87,46 +53,6 @@ pub struct FullCounts {
     pub allowed: u64,
     /// Keys displaced, under [`OnFull::Evict`].
     pub evicted: u64,
-}
-
-/// Memory for a table's lines.
-pub trait Storage<W: Cells>: private::Sealed {
-    /// The lines.
-    #[doc(hidden)]
-    fn lines(&self) -> &[Line<W>];
-}
-
-mod private {
-    pub trait Sealed {}
-}
-
-impl<W: Cells, const LINES: usize> private::Sealed for [Line<W>; LINES] {}
-
-impl<W: Cells, const LINES: usize> Storage<W> for [Line<W>; LINES] {
-    #[inline]
-    fn lines(&self) -> &[Line<W>] {
-        self
-    }
-}
-
-impl<W: Cells> private::Sealed for &[Line<W>] {}
-
-impl<W: Cells> Storage<W> for &[Line<W>] {
-    #[inline]
-    fn lines(&self) -> &[Line<W>] {
-        self
-    }
-}
-
-#[cfg(feature = "alloc")]
-impl<W: Cells> private::Sealed for alloc::boxed::Box<[Line<W>]> {}
-
-#[cfg(feature = "alloc")]
-impl<W: Cells> Storage<W> for alloc::boxed::Box<[Line<W>]> {
-    #[inline]
-    fn lines(&self) -> &[Line<W>] {
-        self
-    }
 }
 
 /// One limiter for every client: a keyed table of fixed capacity, lock-free, that never allocates, grows or
@@ -256,117 +182,6 @@ impl<W: AtomicWord> Default for Line<W> {
 impl<W: Cells> fmt::Debug for Line<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Line")
-    }
-}
-
-#[cfg(not(tidegate_loom))]
-impl<A: Algorithm<Word: AtomicWord>, S, const LINES: usize>
-    KeyedTable<A, [Line<A::Word>; LINES], S>
-{
-    /// An empty table with a hasher of your own.
-    ///
-    /// Without a line it does not compile.
-    pub const fn with_hasher(algorithm: A, hasher: S) -> Self {
-        const { assert!(LINES > 0, "a table needs a line") };
-        Self {
-            algorithm,
-            hasher,
-            on_full: OnFull::Deny,
-            full: Counters::ZERO,
-            lines: [const { Line::ZERO }; LINES],
-        }
-    }
-}
-
-#[cfg(all(not(tidegate_loom), any(feature = "ahash", feature = "foldhash")))]
-impl<A: Algorithm<Word: AtomicWord>, const LINES: usize> Table<A, LINES> {
-    /// An empty table with the default hasher, which begins with seeds that everybody knows:
-    /// [reseed](Seeded::reseed) it when the program starts, with a number that others cannot guess.
-    ///
-    /// Without a line it does not compile.
-    pub const fn new(algorithm: A) -> Self {
-        Self::with_hasher(algorithm, Seeded::new([0; 2]))
-    }
-}
-
-#[cfg(not(tidegate_loom))]
-impl<A: Algorithm<Word: AtomicWord>, S> SliceTable<A, S> {
-    /// A table over lines elsewhere, with a hasher of your own.
-    ///
-    /// # Panics
-    ///
-    /// If there is no line; in a `const` or `static` that is a compile error.
-    pub const fn over_with_hasher(
-        algorithm: A,
-        lines: &'static [Line<A::Word>],
-        hasher: S,
-    ) -> Self {
-        assert!(!lines.is_empty(), "a table needs a line");
-        Self {
-            algorithm,
-            hasher,
-            on_full: OnFull::Deny,
-            full: Counters::ZERO,
-            lines,
-        }
-    }
-}
-
-#[cfg(all(not(tidegate_loom), any(feature = "ahash", feature = "foldhash")))]
-impl<A: Algorithm<Word: AtomicWord>> SliceTable<A> {
-    /// A table over lines elsewhere, with the default hasher, which begins with seeds that everybody knows:
-    /// [reseed](Seeded::reseed) it when the program starts, with a number that others cannot guess.
-    ///
-    /// # Panics
-    ///
-    /// If there is no line; in a `const` or `static` that is a compile error.
-    pub const fn over(algorithm: A, lines: &'static [Line<A::Word>]) -> Self {
-        Self::over_with_hasher(algorithm, lines, Seeded::new([0; 2]))
-    }
-}
-
-#[cfg(feature = "alloc")]
-impl<A: Algorithm<Word: AtomicWord>, S> BoxTable<A, S> {
-    /// An empty table for about `live_keys` keys live at once, with a hasher of your own.
-    ///
-    /// Allocates twice that many slots, half as many again with `u32` words, here and never again: 32 bytes a live
-    /// key, or 12.
-    pub fn with_capacity_and_hasher(algorithm: A, live_keys: usize, hasher: S) -> Self {
-        // Eight slots a line are as good at two thirds full as four are at half.
-        let slots = if A::Word::SLOTS >= 8 {
-            live_keys.saturating_add(live_keys / 2)
-        } else {
-            live_keys.saturating_mul(2)
-        };
-        Self::with_lines(algorithm, slots.div_ceil(A::Word::SLOTS), hasher)
-    }
-
-    /// An empty table of exactly so many lines, at least one.
-    pub fn with_lines(algorithm: A, lines: usize, hasher: S) -> Self {
-        let mut memory = alloc::vec::Vec::new();
-        memory.resize_with(lines.max(1), Line::default);
-        Self {
-            algorithm,
-            hasher,
-            on_full: OnFull::Deny,
-            #[cfg(not(tidegate_loom))]
-            full: Counters::ZERO,
-            #[cfg(tidegate_loom)]
-            full: Counters::zero(),
-            lines: memory.into_boxed_slice(),
-        }
-    }
-}
-
-#[cfg(all(feature = "alloc", any(feature = "ahash", feature = "foldhash")))]
-impl<A: Algorithm<Word: AtomicWord>> BoxTable<A> {
-    /// An empty table for about `live_keys` keys live at once.
-    ///
-    /// Allocates twice that many slots, half as many again with `u32` words, here and never again: 32 bytes a live
-    /// key, or 12. Under `std` the hasher is
-    /// seeded at random; without, [reseed](Seeded::reseed) it.
-    pub fn with_capacity(algorithm: A, live_keys: usize) -> Self {
-        Self::with_capacity_and_hasher(algorithm, live_keys, Seeded::default())
     }
 }
 
@@ -646,99 +461,6 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
     }
 }
 
-/// Limits of one tier of clients, in a table whose other clients have others.
-///
-/// States of all tiers live in one table, so they must mean the same: whether one is idle must not depend on the
-/// tier. Made by [`KeyedTable::tier`], which refuses limits of another scale.
-#[derive(Clone, Copy, Debug)]
-pub struct Tier<A> {
-    algorithm: A,
-}
-
-impl<A: Algorithm<Word: AtomicWord>, L, S> KeyedTable<A, L, S> {
-    /// Limits for some of the clients of this table; `None` if their states would not mean the same as the
-    /// table's: see [`Algorithm::shares_states`].
-    ///
-    /// ```
-    /// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
-    /// use tidegate::{Quota, Table, Timestamp, TokenBucket};
-    ///
-    /// // The scale is that of the largest tier: the others are made from it.
-    /// const GOLD: TokenBucket = TokenBucket::new(Quota::per_minute(100));
-    /// static CLIENTS: Table<TokenBucket, 64> = Table::new(GOLD);
-    ///
-    /// let free = CLIENTS.tier(GOLD.tier(Quota::per_minute(10), 10).unwrap()).unwrap();
-    /// let now = Timestamp::from_secs(1);
-    /// assert_eq!(CLIENTS.check_with(&free, "bob", now, 1).unwrap().remaining(), 9);
-    /// assert_eq!(CLIENTS.check("carol", now).unwrap().remaining(), 99);
-    /// # }
-    /// ```
-    pub fn tier(&self, algorithm: A) -> Option<Tier<A>> {
-        self.algorithm
-            .shares_states(&algorithm)
-            .then_some(Tier { algorithm })
-    }
-}
-
-/// One key of a table, hashed once.
-pub struct Entry<'a, A: Algorithm<Word: AtomicWord>, L, S> {
-    table: &'a KeyedTable<A, L, S>,
-    place: Place,
-}
-
-impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> Entry<'_, A, L, S> {
-    /// As [`KeyedTable::check`].
-    ///
-    /// # Errors
-    ///
-    /// [`Denied`] if the request may not pass.
-    #[inline]
-    pub fn check(&self, now: Timestamp) -> Result<Allowed, Denied> {
-        self.check_n(now, 1)
-    }
-
-    /// As [`KeyedTable::check_n`].
-    ///
-    /// # Errors
-    ///
-    /// [`Denied`] if the request may not pass.
-    #[inline]
-    pub fn check_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
-        self.table
-            .check_at(self.place, &self.table.algorithm, now, cost)
-    }
-
-    /// As [`KeyedTable::peek`].
-    ///
-    /// # Errors
-    ///
-    /// [`Denied`] if a request would not pass.
-    pub fn peek(&self, now: Timestamp) -> Result<Allowed, Denied> {
-        self.peek_n(now, 1)
-    }
-
-    /// What [`check_n`](Self::check_n) would answer now; changes nothing. A full table is not foreseen.
-    ///
-    /// # Errors
-    ///
-    /// [`Denied`] if a request of this cost would not pass.
-    pub fn peek_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
-        self.table.peek_at(self.place, now, cost)
-    }
-
-    /// As [`KeyedTable::refund`].
-    pub fn refund(&self, taken_at: Timestamp, cost: u64) -> bool {
-        let algorithm = &self.table.algorithm;
-        self.table
-            .change_at(self.place, |state| algorithm.refund(state, taken_at, cost))
-    }
-
-    /// As [`KeyedTable::reset`].
-    pub fn reset(&self) {
-        self.table.change_at(self.place, |_| A::Word::ZERO);
-    }
-}
-
 impl<A: Algorithm<Word: AtomicWord> + fmt::Debug, L: Storage<A::Word>, S> fmt::Debug
     for KeyedTable<A, L, S>
 {
@@ -749,11 +471,5 @@ impl<A: Algorithm<Word: AtomicWord> + fmt::Debug, L: Storage<A::Word>, S> fmt::D
             .field("full_counts", &self.full_counts())
             .field("capacity", &self.capacity())
             .finish_non_exhaustive()
-    }
-}
-
-impl<A: Algorithm<Word: AtomicWord>, L, S> fmt::Debug for Entry<'_, A, L, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").finish_non_exhaustive()
     }
 }
