@@ -13,24 +13,30 @@ survived=0
 
 # mutant FILE FROM TO WHAT: FROM is a literal text that occurs once.
 mutant() {
-    local file=$1 from=$2 to=$3 what=$4 log model reason
+    local file=$1 from=$2 to=$3 what=$4 log model reason status=0
     (cd "$copy" && cp "$root/$file" "$file" && FROM=$from TO=$to perl -0pi -e '
         my $n = () = /\Q$ENV{FROM}\E/g;
         die "the text to change occurs $n times in $ARGV\n" if $n != 1;
         s/\Q$ENV{FROM}\E/$ENV{TO}/' "$file") || die "cannot make the mutant: $what"
-    log=$(cd "$copy" && timeout 300 cargo test --release --features alloc --test loom_table 2>&1) && log=
+    # The models of three threads on one key take long, and find nothing that two do not.
+    log=$(cd "$copy" && timeout 150 cargo test --release --features alloc --test loom_table -- --skip by_three 2>&1) ||
+        status=$?
     cp "$root/$file" "$copy/$file"
     case $log in
     *"could not compile"*) printf '%s\n' "$log" | tail -n 30 && die "does not compile: $what" ;;
     esac
-    model=$(printf '%s\n' "$log" | sed -n 's/^test \(.*\)::u[0-9]* \.\.\. FAILED$/\1/p' | sort -u | paste -sd ' ')
-    reason=$(printf '%s\n' "$log" | grep -hoE "two slots of one key|a debit lost, or made twice|one slot, one key|one of two gets it all|[0-9]+ admitted|maximum number of branches" |
-        sed 's/^[0-9]* admitted/too many admitted/; s/maximum number of branches/never ends/' | sort -u | paste -sd ';' | sed 's/;/; /g')
-    if [ -z "$model" ]; then
-        model="**none**"
+    if [ "$status" -eq 0 ]; then
         survived=$((survived + 1))
+        printf '| %s | **none** | |\n' "$what"
+        return
     fi
-    printf '| %s | %s | %s |\n' "$what" "${model//_/ }" "${reason:-other}"
+    model=$(printf '%s\n' "$log" | sed -n 's/^test \(.*\)::u[0-9]* \.\.\. FAILED$/\1/p' | sort -u | paste -sd ',' | sed 's/,/, /g')
+    reason=$(printf '%s\n' "$log" | grep -hoE "two slots of one key|a debit lost, or made twice|one slot, one key|one of two gets it all|[0-9]+ admitted|maximum number of branches" |
+        sed 's/^[0-9]* admitted/too many admitted/; s/maximum number of branches/never ends/' | sort -u | paste -sd ';' | sed 's/;/; /g') || true
+    [ "$status" -ne 124 ] || reason="${reason:+$reason; }never ends"
+    [ -n "$model$reason" ] || die "failed for another reason: $what: $log"
+    model=${model//_/ }
+    printf '| %s | %s | %s |\n' "$what" "${model:-some}" "${reason:-another assertion}"
 }
 
 claim=src/table/claim.rs
@@ -42,7 +48,7 @@ mutant $claim 'if state.generation() != tag.generation() {
                 tag = take_back' 'decide without comparing generations'
 mutant src/table/slot.rs '(generation + 1) & GENERATION_MASK' 'generation & GENERATION_MASK' 'generations do not advance'
 mutant $claim 'if !found.has_fingerprint(place.key()) {' 'if true {' 'settle without the scan'
-mutant $claim 'Status::Tentative if !is_ahead =>' 'Status::Tentative if is_ahead =>' 'settle with the ranks reversed for one side'
+mutant $claim '                            continue '"'"'scan;' '                            let _ = 0;' 'settle without looking again when a knock-out failed'
 mutant $claim '            && slot
                 .swap_state(state, State::new(W::ZERO, generation))
                 .is_ok()' '            && slot
@@ -51,7 +57,6 @@ mutant $claim '            && slot
 mutant $claim 'if state.payload() == A::Word::ZERO {
             match' 'if state.payload() == A::Word::ZERO || tag.status() == Status::Tentative {
             match' 'a tentative tag taken at its word beside a debited state'
-mutant $claim '            return Standing::Changing;' '            return Standing::Free;' 'a slot of two generations taken for free'
 mutant $claim 'if state.generation() == taken.generation() {' 'if true {' 'take back whatever the state says'
 mutant $claim '            match slot.swap_state(state, State::new(stepped, tag.generation())) {
                 Ok(()) => return Some(answer),

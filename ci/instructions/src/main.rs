@@ -106,7 +106,10 @@ fn seen<W: AtomicWord>(bucket: TokenBucket<W>, decide: One<W>) -> Clients<W> {
 }
 
 fn empty<W: AtomicWord>(bucket: TokenBucket<W>) -> Clients<W> {
-    let table = BoxTable::with_capacity_and_hasher(bucket, LIVE as usize, Seeded::new([1, 2]));
+    // Half a line of 64 bytes are states.
+    let slots = 32 / size_of::<W>();
+    let lines = 2 * LIVE as usize / slots;
+    let table = BoxTable::with_lines(bucket, lines, Seeded::new([1, 2]));
     assert_eq!(table.capacity() as u64, 2 * LIVE);
     table
 }
