@@ -130,6 +130,19 @@ pub struct KeyedTable<A: Algorithm<Word: AtomicWord>, L, S = Seeded> {
     lines: L,
 }
 
+/// The step of a request, as [`Lines::decide`] takes it: the new state, if one is to be stored, and the answer.
+#[inline(always)]
+fn stepping<A: Algorithm>(
+    algorithm: &A,
+    now: Timestamp,
+    cost: u64,
+) -> impl Fn(A::Word) -> (Option<A::Word>, Result<Allowed, Denied>) {
+    move |state| match algorithm.step(state, now, cost) {
+        Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
+        Err(denied) => (None, Err(denied)),
+    }
+}
+
 /// On a line of its own: whoever hits a full table must not slow down those who read the limits.
 #[repr(align(64))]
 struct Counters<W: Cells> {
@@ -284,12 +297,8 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
         now: Timestamp,
         cost: u64,
     ) -> Result<Allowed, Denied> {
-        let step = |state| match algorithm.step(state, now, cost) {
-            Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
-            Err(denied) => (None, Err(denied)),
-        };
         if let Some(found) = found
-            && let Some(answer) = self.slots().decide(found, step)
+            && let Some(answer) = self.slots().decide(found, stepping(algorithm, now, cost))
         {
             return answer;
         }
@@ -307,10 +316,6 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
         cost: u64,
     ) -> Result<Allowed, Denied> {
         let slots = self.slots();
-        let step = |state| match algorithm.step(state, now, cost) {
-            Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
-            Err(denied) => (None, Err(denied)),
-        };
         // What needs no slot gets none: a cost of 0, and what is refused even of a fresh state.
         let (_, fresh) = algorithm.step(A::Word::ZERO, now, cost)?;
         if cost == 0 {
@@ -341,7 +346,9 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
                     });
                 }
             };
-            if let Some(answer) = found.and_then(|found| slots.decide(found, step)) {
+            if let Some(answer) =
+                found.and_then(|found| slots.decide(found, stepping(algorithm, now, cost)))
+            {
                 break answer;
             }
         };

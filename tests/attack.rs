@@ -8,7 +8,6 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::time::Duration;
 use std::alloc::System;
-use std::time::Instant;
 
 use common::table_model::SplitMix;
 use tidegate::{
@@ -215,29 +214,4 @@ fn evict_is_lossy() {
         assert!(table.check_n(&(2 * NEW + turn), later, 50).is_ok());
     }
     assert!(victims.iter().filter(drained).count() < victims.len() / 2);
-}
-
-/// The flood's last stretch costs what the first did: nothing fills up, and nothing is swept.
-#[test]
-fn time_per_decision_is_flat() {
-    let lines = Vec::leak(core::iter::repeat_with(Line::new).take(1_000).collect());
-    let bucket = TokenBucket::new(Quota::per_day(50));
-    let table = SliceTable::over_with_hasher(bucket, lines, Mixed);
-    let stretch = FLOOD / 20;
-    let mut key = NEW;
-    let mut stretches: Vec<Duration> = (0..20)
-        .map(|_| {
-            let begun = Instant::now();
-            for _ in 0..stretch {
-                key += 1;
-                let _ = core::hint::black_box(table.check(&key, T));
-            }
-            begun.elapsed()
-        })
-        .collect();
-    println!("{:?} for {stretch} decisions each", stretches);
-    // The best of each half: others may have the processor for a while, but not for all of it.
-    let (early, late) = stretches.split_at_mut(10);
-    let (early, late) = (early.iter().min().unwrap(), late.iter().min().unwrap());
-    assert!(*late < *early * 4, "{early:?}, then {late:?}");
 }
