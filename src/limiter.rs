@@ -12,7 +12,7 @@ use crate::word::Word;
 
 /// One limiter, shared by everyone who can see it: an [`Algorithm`] and one atomic word.
 ///
-/// `const`-constructible and zero-initialised, so a `static` one lives in `.bss` but for its configuration.
+/// `const`-constructible: a `static` one needs no initialisation when the program starts.
 ///
 /// # Cost
 ///

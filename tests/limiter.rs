@@ -223,7 +223,7 @@ fn sizes() {
     assert!(size_of::<Limiter<TokenBucket<u32>>>() <= 64);
 }
 
-/// Zero-initialised apart from the configuration, and usable as a `static`.
+/// Usable as a `static`.
 #[test]
 fn statics() {
     static WIDE: Limiter<TokenBucket> =
