@@ -184,6 +184,45 @@ proptest! {
         }
     }
 
+    /// A tier on the scale of another bucket: its burst is exact, and after it a permit comes no earlier than the
+    /// tier's own quota says, whether it is the faster or the slower one; later by what the docs allow.
+    #[test]
+    fn tiers_are_never_over(
+        base in 1_u64..3_000,
+        limit in 1_u64..3_000,
+        burst in 1_u64..200,
+        now in 0_u64..1 << 60,
+        polls in 1_u64..20,
+    ) {
+        let base = Quota::per_minute(base);
+        let quota = Quota::per_minute(limit);
+        let exact = |polled: u64| (polled * 60 * SECOND).div_ceil(limit);
+        macro_rules! check {
+            ($base:expr, $coarsest:expr) => {
+                if let Ok(tier) = $base.tier(quota, burst) {
+                    prop_assert!($base.shares_states(&tier));
+                    let at = |nanos: u64| Timestamp::from_nanos(nanos);
+                    let (mut state, _) = tier.step(0, at(now), burst).unwrap();
+                    let mut then = now;
+                    for polled in 1..=polls {
+                        let denied = tier.step(state, at(then), 1).unwrap_err();
+                        then += denied.retry_after().unwrap().as_nanos() as u64;
+                        state = tier.step(state, at(then), 1).unwrap().0;
+                        let took = then - now;
+                        prop_assert!(took >= exact(polled), "{took} before {}", exact(polled));
+                        let late = exact(polled) / $coarsest * 2 + 2 * SECOND;
+                        prop_assert!(took <= exact(polled) + late, "{took} after {}", exact(polled));
+                    }
+                    prop_assert!(tier.shortfall_ppm() <= 2 * 1_000_000 / $coarsest as u32 + 1);
+                }
+            };
+        }
+        check!(TokenBucket::new(base), 1_000_000);
+        if let Ok(narrow) = TokenBucket::try_narrow(base) {
+            check!(narrow, 16);
+        }
+    }
+
     /// Changing limits: what was used stays used, in permits, for every algorithm and width.
     #[test]
     fn adopt_keeps_what_was_used(

@@ -24,8 +24,8 @@ use crate::word::{GENERATION_BITS, Word};
 /// # Precision
 ///
 /// `TokenBucket<u64>`, made by [`new`](TokenBucket::new): time is exact to the nanosecond. The rate is exact
-/// if `limit/period` (in nanoseconds) reduces to a numerator of at most 4,096 and filling the burst takes at
-/// most 2^56 ns divided by that numerator; else it is the best fraction below, low by at most 10^-6. Rates
+/// if `limit/period` (in nanoseconds) reduces to a numerator of at most 4,096 and filling the burst takes, with a
+/// minute to spare, at most 2^56 ns divided by that numerator; else it is the best fraction below, low by at most 10^-6. Rates
 /// that allow neither are refused; none up to four permits a microsecond is.
 ///
 /// `TokenBucket<u32>`, made by [`narrow`](TokenBucket::narrow): the burst is exact, the rate is low by a share
@@ -197,13 +197,13 @@ impl<W: Word> TokenBucket<W> {
     /// # Errors
     ///
     /// If that makes the rate low by more than a millionth (`u32`: a sixteenth); if filling the burst takes longer
-    /// than filling this bucket's and the lateness; or if `burst` is 0. Make the tiers from the one that takes
-    /// longest to fill.
+    /// than filling this bucket's and half the lateness; or if `burst` is 0. Make the tiers from the one that
+    /// takes longest to fill.
     pub fn tier(&self, quota: Quota, burst: u64) -> Result<Self, ConfigError> {
         let Some(count) = NonZeroU64::new(burst) else {
             return Err(ConfigError::ZeroBurst);
         };
-        // Units a permit: this bucket's, times how much slower the other quota is.
+        // Units a permit: this bucket's, times how much slower the other quota is, rounded up.
         let (mine, other) = (self.quota, quota);
         let slower = (
             u128::from(mine.limit()) * u128::from(other.period_ns()),
@@ -213,12 +213,19 @@ impl<W: Word> TokenBucket<W> {
         let scaled = units
             .checked_mul(slower.0)
             .ok_or(ConfigError::BurstTooLong)?;
-        let per = scaled.div_ceil(slower.1);
+        // A narrow word's price has a unit and a fraction on top, for time that it cannot see. A faster quota
+        // scales that down with the rest, so it gets its own.
+        let is_faster = slower.0 < slower.1;
+        let unseen = if W::BITS != 64 && is_faster { 2 } else { 0 };
+        let per = scaled.div_ceil(slower.1) + unseen;
+        // Above its exact share by so much: less than a unit, and what was put on top.
+        let rounding = (slower.1 - scaled % slower.1) % slower.1;
+        let excess = rounding.saturating_add(unseen.saturating_mul(slower.1));
         let coarsest = if W::BITS == 64 { 1_000_000 } else { 16 };
-        if (per * slower.1 - scaled).saturating_mul(coarsest) > scaled {
+        if excess.saturating_mul(coarsest) > scaled {
             return Err(ConfigError::RateTooFine);
         }
-        // As long as this bucket's horizon, less a minute: in its units, and in place.
+        // As long as filling this bucket and half its lateness, which leaves the other half.
         let late = (self.horizon.widen() - self.full.widen()) / 2;
         let most = u128::from((self.horizon.widen() - late) >> GENERATION_BITS);
         let full = per

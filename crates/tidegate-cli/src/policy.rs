@@ -126,12 +126,8 @@ impl Policy {
         );
         let limiter = match kind {
             Kind::TokenBucket => {
-                let bucket = TokenBucket::try_new(quota);
-                match burst {
-                    Some(burst) => bucket.and_then(|bucket| bucket.try_with_burst(burst)),
-                    None => bucket,
-                }
-                .map(Limiter::Bucket)
+                let burst = burst.unwrap_or(quota.limit());
+                TokenBucket::try_new_with_burst(quota, burst).map(Limiter::Bucket)
             }
             Kind::FixedWindow => FixedWindow::try_new(quota).map(Limiter::Fixed),
             Kind::FixedWindowAnchored => FixedWindow::try_anchored(quota).map(Limiter::Fixed),
