@@ -67,6 +67,13 @@ pub struct FixedWindow<W = u64> {
     word: core::marker::PhantomData<W>,
 }
 
+/// How far `place` lies after `number`, which wraps at so many bits: by sign extension of their difference.
+#[inline]
+pub(super) fn apart(place: u64, number: u64, bits: u32) -> i64 {
+    let shift = u64::BITS - bits;
+    (place.wrapping_sub(number) << shift) as i64 >> shift
+}
+
 /// Bits that a count up to `limit` needs.
 pub(super) const fn bits(limit: u64) -> u32 {
     u64::BITS - limit.leading_zeros()
@@ -285,9 +292,7 @@ impl<W: Word> FixedWindow<W> {
     /// How many units `place` lies after the window's start; negative before it.
     #[inline]
     fn age(&self, number: u64, place: u64) -> i64 {
-        let shift = u64::BITS - (W::PAYLOAD_BITS - self.count_bits);
-        // Sign extension of the difference of two numbers that wrap.
-        (place.wrapping_sub(number) << shift) as i64 >> shift
+        apart(place, number, W::PAYLOAD_BITS - self.count_bits)
     }
 
     /// Reads a state at `place` units and `spent` nanoseconds.

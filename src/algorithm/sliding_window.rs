@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Algorithm;
-use super::fixed_window::{NUMBER_BITS_MIN, PERIOD_MAX, bits, tolerated};
+use super::fixed_window::{NUMBER_BITS_MIN, PERIOD_MAX, apart, bits, tolerated};
 use crate::decision::{Allowed, Basis, Denied, Reason};
 use crate::error::{ConfigError, or_panic};
 use crate::quota::Quota;
@@ -179,9 +179,7 @@ impl<W: Word> SlidingWindow<W> {
         let previous = payload >> self.count_bits & count_mask;
         let number = payload >> (2 * self.count_bits);
 
-        let shift = u64::BITS - self.number_bits();
-        // Sign extension of the difference of two numbers that wrap.
-        let age = (place.wrapping_sub(number) << shift) as i64 >> shift;
+        let age = apart(place, number, self.number_bits());
         match age {
             0 => View {
                 previous,
