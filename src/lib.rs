@@ -76,11 +76,13 @@ extern crate std;
 mod algorithm;
 mod decision;
 mod error;
+mod gate;
 mod limiter;
 #[cfg(feature = "heapless")]
 mod owned;
 mod quota;
 mod scale;
+mod strategy;
 mod sync;
 mod table;
 mod time;
@@ -89,10 +91,12 @@ mod word;
 pub use algorithm::{Algorithm, FixedWindow, SlidingWindow, TokenBucket};
 pub use decision::{Allowed, Denied, Reason};
 pub use error::ConfigError;
+pub use gate::Gate;
 pub use limiter::Limiter;
 #[cfg(feature = "heapless")]
 pub use owned::OwnedTable;
 pub use quota::{ParseQuotaError, ParseQuotaErrorKind, Quota, QuotaError};
+pub use strategy::{Cell, Strategy};
 pub use sync::AtomicWord;
 #[cfg(feature = "alloc")]
 pub use table::BoxTable;

@@ -1,16 +1,15 @@
-//! One atomic cell and the compare-exchange loop: the shell that makes any algorithm lock-free.
+//! One limiter, shared by everyone who can see it.
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::algorithm::{Algorithm, TokenBucket};
 use crate::decision::{Allowed, Denied};
-use crate::sync::private::Cells;
-use crate::sync::{AtomicWord, Ordering};
+use crate::strategy::{Cell, Strategy};
+use crate::sync::AtomicWord;
 use crate::time::Timestamp;
-use crate::word::Word;
 
-/// One limiter, shared by everyone who can see it: an [`Algorithm`] and one atomic word.
+/// One limiter, shared by everyone who can see it: an [`Algorithm`] and one atomic word, or a log.
 ///
 /// `const`-constructible: a `static` one needs no initialisation when the program starts.
 ///
@@ -44,46 +43,32 @@ use crate::word::Word;
 ///     Err(denied) => panic!("{denied}"),
 /// }
 /// ```
-pub struct Limiter<A: Algorithm<Word: AtomicWord>> {
+pub struct Limiter<A: Strategy> {
     algorithm: A,
-    cell: <A::Word as Cells>::Atomic,
+    cell: A::Cell,
 }
 
-impl<A: Algorithm<Word: AtomicWord>> Limiter<A> {
+impl<A: Strategy> Limiter<A> {
     /// A fresh limiter.
     #[cfg(not(tidegate_loom))]
     pub const fn new(algorithm: A) -> Self {
         Self {
             algorithm,
-            cell: A::Word::ZERO_CELL,
+            cell: A::FRESH,
         }
     }
 
     /// A fresh limiter.
     #[cfg(tidegate_loom)]
     pub fn new(algorithm: A) -> Self {
-        Self::with_state(algorithm, A::Word::ZERO)
-    }
-
-    /// A limiter that goes on from a state, as [`state`](Self::state) gave it under equal limits: across a
-    /// deep sleep, or a restart.
-    pub fn with_state(algorithm: A, state: A::Word) -> Self {
-        Self {
-            algorithm,
-            cell: A::Word::cell(state),
-        }
+        let cell = algorithm.fresh();
+        Self { algorithm, cell }
     }
 
     /// The algorithm and its limits.
     #[inline]
     pub const fn algorithm(&self) -> &A {
         &self.algorithm
-    }
-
-    /// The state word. Its meaning is the algorithm's; zero is fresh.
-    #[inline]
-    pub fn state(&self) -> A::Word {
-        A::Word::load(&self.cell, Ordering::Relaxed)
     }
 
     /// May one request pass now? If so, it is counted.
@@ -105,10 +90,7 @@ impl<A: Algorithm<Word: AtomicWord>> Limiter<A> {
     /// [`Denied`] if not; then nothing has changed.
     #[inline]
     pub fn check_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
-        self.update(|state| {
-            let (next, allowed) = self.algorithm.step(state, now, cost)?;
-            Ok((if cost == 0 { None } else { Some(next) }, allowed))
-        })
+        self.algorithm.check_n(&self.cell, now, cost)
     }
 
     /// What [`check`](Self::check) would answer now; changes nothing.
@@ -128,8 +110,7 @@ impl<A: Algorithm<Word: AtomicWord>> Limiter<A> {
     /// [`Denied`] if a request of this cost would not pass.
     #[inline]
     pub fn peek_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
-        let (_, allowed) = self.algorithm.step(self.state(), now, cost)?;
-        Ok(allowed)
+        self.algorithm.peek_n(&self.cell, now, cost)
     }
 
     /// Gives back permits that were taken and not used.
@@ -137,20 +118,12 @@ impl<A: Algorithm<Word: AtomicWord>> Limiter<A> {
     /// `taken_at` is the timestamp with which they were taken: a window that has ended since has nothing to
     /// give back to. Never gives back more than was taken, nor above full. Returns whether anything changed.
     pub fn refund(&self, taken_at: Timestamp, cost: u64) -> bool {
-        let done = self.update(|state| {
-            let next = self.algorithm.refund(state, taken_at, cost);
-            if next == state {
-                Err(())
-            } else {
-                Ok((Some(next), ()))
-            }
-        });
-        done.is_ok()
+        self.algorithm.refund(&self.cell, taken_at, cost)
     }
 
     /// Forgets everything: full again.
     pub fn reset(&self) {
-        A::Word::store(&self.cell, A::Word::ZERO, Ordering::Relaxed);
+        self.algorithm.reset(&self.cell);
     }
 
     /// Makes the state fresh if it is idle, which changes no answer; returns whether it was idle.
@@ -159,16 +132,7 @@ impl<A: Algorithm<Word: AtomicWord>> Limiter<A> {
     /// long idle state looks used; see the algorithms for how long a wrap is and for how little happens
     /// without it.
     pub fn sweep(&self, now: Timestamp) -> bool {
-        let idle = self.update(|state| {
-            if state == A::Word::ZERO {
-                Ok((None, ()))
-            } else if self.algorithm.is_idle(state, now) {
-                Ok((Some(A::Word::ZERO), ()))
-            } else {
-                Err(())
-            }
-        });
-        idle.is_ok()
+        self.algorithm.sweep(&self.cell, now)
     }
 
     /// A limiter under other limits in which what was used stays used: 5 used of 5 leave 5 of 10, and none
@@ -178,41 +142,30 @@ impl<A: Algorithm<Word: AtomicWord>> Limiter<A> {
     /// limiter after this call are not counted in the new one: at most the old limit can be lost so.
     #[must_use]
     pub fn retuned(&self, algorithm: A, now: Timestamp) -> Self {
-        let state = algorithm.adopt(&self.algorithm, self.state(), now);
-        Self::with_state(algorithm, state)
+        let cell = algorithm.adopted(&self.algorithm, &self.cell, now);
+        Self { algorithm, cell }
     }
 
     /// Changes the limits in place; what was used stays used, as in [`retuned`](Self::retuned).
     pub fn retune(&mut self, algorithm: A, now: Timestamp) {
         *self = self.retuned(algorithm, now);
     }
+}
 
-    /// The loop: `step` says what to store, if anything, and what to answer.
-    ///
-    /// Always inlined, so that a decision of which only `is_ok()` is asked is never put together.
-    #[inline(always)]
-    fn update<T, E>(
-        &self,
-        mut step: impl FnMut(A::Word) -> Result<(Option<A::Word>, T), E>,
-    ) -> Result<T, E> {
-        // Relaxed throughout: see "Memory ordering" above.
-        let mut state = A::Word::load(&self.cell, Ordering::Relaxed);
-        loop {
-            let (next, answer) = step(state)?;
-            let Some(next) = next else {
-                return Ok(answer);
-            };
-            match A::Word::compare_exchange_weak(
-                &self.cell,
-                state,
-                next,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Ok(answer),
-                Err(current) => state = current,
-            }
+impl<A: Algorithm<Word: AtomicWord>> Limiter<A> {
+    /// A limiter that goes on from a state, as [`state`](Self::state) gave it under equal limits: across a
+    /// deep sleep, or a restart.
+    pub fn with_state(algorithm: A, state: A::Word) -> Self {
+        Self {
+            algorithm,
+            cell: Cell::new(state),
         }
+    }
+
+    /// The state word. Its meaning is the algorithm's; zero is fresh.
+    #[inline]
+    pub fn state(&self) -> A::Word {
+        self.cell.state()
     }
 }
 
@@ -246,18 +199,18 @@ impl<W: AtomicWord> Limiter<TokenBucket<W>> {
         cost: u64,
         max_wait: Duration,
     ) -> Result<Duration, Denied> {
-        self.update(|state| {
+        self.cell.update(|state| {
             let (next, wait) = self.algorithm.reserve_step(state, now, cost, max_wait)?;
             Ok((if cost == 0 { None } else { Some(next) }, wait))
         })
     }
 }
 
-impl<A: Algorithm<Word: AtomicWord> + fmt::Debug> fmt::Debug for Limiter<A> {
+impl<A: Strategy<Cell: fmt::Debug> + fmt::Debug> fmt::Debug for Limiter<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("algorithm", &self.algorithm)
-            .field("state", &self.state())
+            .field("cell", &self.cell)
             .finish()
     }
 }
