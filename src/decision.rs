@@ -88,21 +88,49 @@ impl Basis {
                 cost,
                 end,
                 period,
-            } => {
-                // The cost fits as soon as the fading count weighs no more than the room beside it. If this
-                // window has no room at all, that is in the next, when it is the current count that fades.
-                let (until, beside, fading) = if u64::from(current) + u64::from(cost) <= limit {
-                    (end, u64::from(current) + u64::from(cost), previous)
-                } else {
-                    (end + period, u64::from(cost), current)
-                };
-                // Denied, so the room is less than what fades, and that is not zero: below one period.
-                let room = limit.saturating_sub(beside);
-                let early = u128::from(room) * u128::from(period) / u128::from(fading.max(1));
-                until.saturating_sub(early as u64)
-            }
+            } => sliding_wait(limit, previous, current, u64::from(cost), end, period),
         }
     }
+
+    /// How long until one permit more than now would pass; `None` if there are no more.
+    fn next_ns(&self, limit: u64) -> Option<u64> {
+        let remaining = self.remaining(limit);
+        if remaining >= limit {
+            return None;
+        }
+        let wanted = remaining + 1;
+        Some(match *self {
+            // A retry of 0 is none at all.
+            Self::Plain { retry, reset, .. } if retry > 0 => retry.min(reset),
+            Self::Plain { reset, .. } => reset,
+            // wanted <= limit, and the burst's price fits a word.
+            Self::Bucket {
+                debt, per, ramp, ..
+            } => ramp.nanos(debt.saturating_sub((limit - wanted) * per)),
+            Self::Sliding {
+                previous,
+                current,
+                end,
+                period,
+                ..
+            } => sliding_wait(limit, previous, current, wanted, end, period),
+        })
+    }
+}
+
+/// How long until a cost that does not fit into a sliding window now does.
+fn sliding_wait(limit: u64, previous: u32, current: u32, cost: u64, end: u64, period: u64) -> u64 {
+    // The cost fits as soon as the fading count weighs no more than the room beside it. If this
+    // window has no room at all, that is in the next, when it is the current count that fades.
+    let (until, beside, fading) = if u64::from(current) + cost <= limit {
+        (end, u64::from(current) + cost, previous)
+    } else {
+        (end + period, cost, current)
+    };
+    // It does not fit now, so the room is less than what fades, and that is not zero: below one period.
+    let room = limit.saturating_sub(beside);
+    let early = u128::from(room) * u128::from(period) / u128::from(fading.max(1));
+    until.saturating_sub(early as u64)
 }
 
 /// The request may pass, and has been counted.
@@ -141,6 +169,14 @@ impl Allowed {
     #[inline]
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(self.basis.reset_ns())
+    }
+
+    /// How long until one more than [`remaining`](Self::remaining) would pass, if nothing more is taken; `None` if
+    /// there are never more. Exact to the nanosecond for this crate's algorithms; for answers made by [`new`](Self::new), until
+    /// everything has come back. Two divisions.
+    #[inline]
+    pub fn next_after(&self) -> Option<Duration> {
+        self.basis.next_ns(self.limit).map(Duration::from_nanos)
     }
 }
 
@@ -263,6 +299,18 @@ impl Denied {
     #[inline]
     pub fn reset_after(&self) -> Duration {
         Duration::from_nanos(self.basis.reset_ns())
+    }
+
+    /// How long until one more than [`remaining`](Self::remaining) would pass, if nothing more is taken; `None` if
+    /// there are never more, or if that is not known. Exact to the nanosecond for this crate's algorithms; for answers made by
+    /// [`limited`](Self::limited) or [`too_costly`](Self::too_costly), until
+    /// everything has come back or the request passes, whichever is first. Two divisions.
+    #[inline]
+    pub fn next_after(&self) -> Option<Duration> {
+        match self.reason {
+            Reason::TableFull => None,
+            _ => self.basis.next_ns(self.limit).map(Duration::from_nanos),
+        }
     }
 }
 

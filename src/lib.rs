@@ -41,6 +41,8 @@
 //! lines elsewhere ([`SliceTable`]) or on the heap (`BoxTable`). All are lock-free, in interrupt handlers too.
 //! `OwnedTable` keeps exact keys for a single owner.
 //!
+//! [`http`] writes what was decided into header fields and problem documents.
+//!
 //! # Time
 //!
 //! The caller supplies every timestamp, and the limiters are total: no timestamp, however late or wrong, makes
@@ -77,6 +79,7 @@ mod algorithm;
 mod decision;
 mod error;
 mod gate;
+pub mod http;
 mod limiter;
 #[cfg(feature = "heapless")]
 mod owned;

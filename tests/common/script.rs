@@ -245,6 +245,7 @@ impl Player<'_> {
             .map_or(0, |wait| u64::try_from(wait).unwrap_or(u64::MAX));
         self.never_over();
         self.retry_is_exact(before, cost, &answer.1);
+        self.next_is_exact(before, cost);
         self.remaining_is_exact(self.state, &answer.1);
         self.idle_is_fresh();
     }
@@ -316,6 +317,21 @@ impl Player<'_> {
             Some(Reason::Limited),
             "admitted 1 ns before the wait it was told, {wait} ns"
         );
+    }
+
+    /// The next permit comes when a request for one more than remain is told to come back, and that is exact.
+    fn next_is_exact(&self, state: u64, cost: u64) {
+        let step = |cost| self.setup.subject.step(state, self.now, cost);
+        let (_, peeked) = step(0).expect("cost 0 passes");
+        let one_more = peeked.remaining().saturating_add(1);
+        let expected = match step(one_more) {
+            Err(denied) => denied.retry_after(),
+            Ok(_) => panic!("one more than remaining"),
+        };
+        assert_eq!(peeked.next_after(), expected);
+        if let Err(denied) = step(cost) {
+            assert_eq!(denied.next_after(), expected);
+        }
     }
 
     /// Law 4, of an answer and the state that it left behind.
