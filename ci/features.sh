@@ -4,15 +4,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export RUSTFLAGS="-D warnings"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/features
 
-for features in "" foldhash ahash alloc heapless std serde defmt portable-atomic \
+for features in "" foldhash ahash alloc heapless std serde defmt fugit embassy-time portable-atomic \
     portable-atomic-critical-section portable-atomic-fallback alloc,foldhash \
-    alloc,serde,defmt,heapless std,serde,defmt,heapless,foldhash,portable-atomic; do
+    alloc,serde,defmt,heapless std,serde,defmt,heapless,foldhash,fugit,embassy-time,portable-atomic; do
     printf -- '- features: %s\n' "${features:-none}"
     cargo check --quiet -p tidegate --lib --no-default-features --features "$features"
 done
 
 # The plain default, as `cargo test` alone runs it; and all on portable-atomic's atomics.
-for features in "" portable-atomic,std,heapless; do
+for features in "" portable-atomic,std,heapless,fugit,embassy-time; do
     printf -- '- tests with features: %s\n' "${features:-none}"
     cargo test --quiet -p tidegate --tests --features "$features"
 done

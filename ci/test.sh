@@ -15,7 +15,7 @@ step() {
 need_component rustfmt fmt
 need_component clippy clippy
 
-features=tidegate/std,tidegate/serde,tidegate/heapless
+features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time
 
 step "format" cargo fmt --all --check
 for workspace in fuzz ci/bare ci/instructions benches/peers; do
@@ -25,7 +25,7 @@ step "lints" cargo clippy --workspace --all-targets --features $features -- -D w
 step "tests, debug" cargo test --workspace --features $features
 step "tests, release" cargo test --workspace --features $features --release
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
-    cargo doc --no-deps --features std,serde,defmt,heapless,portable-atomic
+    cargo doc --no-deps --features std,serde,defmt,heapless,fugit,embassy-time,portable-atomic
 step "features" ci/features.sh
 step "targets without an operating system" ci/no_std.sh
 step "instructions per decision" ci/instructions.sh

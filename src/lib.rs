@@ -47,7 +47,8 @@
 //!
 //! The caller supplies every timestamp, and the limiters are total: no timestamp, however late or wrong, makes
 //! them panic, overflow or admit more. A clock that jumps back a little is a late timestamp, one that jumps
-//! far is a fresh start; each algorithm's docs say where the line is.
+//! far is a fresh start; each algorithm's docs say where the line is. [`Ticks`] makes timestamps of a hardware
+//! counter that wraps.
 //!
 //! # Features
 //!
@@ -62,6 +63,7 @@
 //! | `heapless` | `OwnedTable`, a keyed table with exact keys for a single owner |
 //! | `serde` | [`Quota`] as its text form, [`Timestamp`] as nanoseconds, [`Reason`] |
 //! | `defmt` | `defmt::Format` |
+//! | `fugit`, `embassy-time` | [`Timestamp`] from and to their instants and durations |
 //! | `portable-atomic` | atomics from portable-atomic instead of `core` |
 //! | `portable-atomic-critical-section` | the same on a `critical-section` implementation of the application's |
 //! | `portable-atomic-unsafe-assume-single-core` | the same by disabling interrupts; unsound on multi-core chips |
@@ -78,6 +80,8 @@ extern crate std;
 mod algorithm;
 mod decision;
 mod error;
+#[cfg(feature = "defmt")]
+mod format;
 mod gate;
 pub mod http;
 mod limiter;
@@ -108,7 +112,7 @@ pub use table::{
 };
 #[cfg(feature = "std")]
 pub use time::Clock;
-pub use time::Timestamp;
+pub use time::{TickRate, Ticks, Timestamp};
 pub use word::{GENERATION_BITS, Word};
 
 /// The README's examples are tests.

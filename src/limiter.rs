@@ -71,6 +71,11 @@ impl<A: Strategy> Limiter<A> {
         &self.algorithm
     }
 
+    #[cfg(feature = "defmt")]
+    pub(crate) fn cell(&self) -> &A::Cell {
+        &self.cell
+    }
+
     /// May one request pass now? If so, it is counted.
     ///
     /// # Errors

@@ -70,7 +70,7 @@ impl Ramp {
     }
 }
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }
@@ -248,8 +248,7 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline]
     pub(crate) const fn div_rem(self, n: u64) -> (u64, u64) {
-        let high = ((n as u128 * self.reciprocal as u128) >> 64) as u64;
-        let quotient = high >> self.shift;
+        let quotient = mul_high(n, self.reciprocal) >> self.shift;
         let remainder = n - quotient * self.divisor;
         if remainder >= self.divisor {
             (quotient + 1, remainder - self.divisor)
@@ -257,6 +256,28 @@ impl Divisor {
             (quotient, remainder)
         }
     }
+}
+
+/// The upper half of a product.
+#[inline]
+const fn mul_high(a: u64, b: u64) -> u64 {
+    if cfg!(target_pointer_width = "64") {
+        ((a as u128 * b as u128) >> 64) as u64
+    } else {
+        mul_high_by_halves(a, b)
+    }
+}
+
+/// Where 128-bit products would be a call that computes the lower half as well.
+const fn mul_high_by_halves(a: u64, b: u64) -> u64 {
+    const LOW: u64 = u32::MAX as u64;
+    let (a_high, a_low) = (a >> 32, a & LOW);
+    let (b_high, b_low) = (b >> 32, b & LOW);
+    // (2^32 - 1)^2 + 2 * (2^32 - 1) = 2^64 - 1: no sum here overflows.
+    let carry = (a_low * b_low) >> 32;
+    let middle = a_low * b_high + carry;
+    let other = a_high * b_low + (middle & LOW);
+    a_high * b_high + (middle >> 32) + (other >> 32)
 }
 
 #[cfg(test)]
@@ -304,6 +325,15 @@ mod tests {
         fn division(n: u64, d in 1_u64.., by in 0_u32..64) {
             divides(n, d);
             divides(n, (d >> by).max(1));
+        }
+
+        #[test]
+        fn upper_halves(a: u64, b: u64, by in 0_u32..64) {
+            for (a, b) in [(a, b), (a >> by, b), (a, b >> by), (u64::MAX, b), (u64::MAX << by, u64::MAX)] {
+                let high = ((u128::from(a) * u128::from(b)) >> 64) as u64;
+                prop_assert_eq!(mul_high_by_halves(a, b), high);
+                prop_assert_eq!(mul_high(a, b), high);
+            }
         }
 
         /// Against every other fraction of that size: none lies nearer below.

@@ -1,7 +1,19 @@
 //! Timestamps that the caller supplies.
 
+#[cfg(feature = "embassy-time")]
+mod embassy;
+#[cfg(feature = "fugit")]
+mod fugit;
+mod rate;
+mod ticks;
+
 use core::fmt;
 use core::time::Duration;
+
+#[cfg(any(feature = "fugit", feature = "embassy-time"))]
+use rate::Ratio;
+pub use rate::TickRate;
+pub use ticks::Ticks;
 
 /// An instant: nanoseconds since any epoch the caller likes.
 ///
@@ -61,7 +73,8 @@ impl Timestamp {
 
     /// From a counter that runs at `hz` ticks a second, rounded down to a nanosecond; saturates.
     ///
-    /// A counter that stands still (`hz` = 0) stays at the epoch.
+    /// A counter that stands still (`hz` = 0) stays at the epoch. Two divisions: where the rate is a constant,
+    /// [`TickRate`] has none.
     #[inline]
     pub const fn from_ticks(ticks: u64, hz: u32) -> Self {
         if hz == 0 {

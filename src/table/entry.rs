@@ -15,6 +15,7 @@ use crate::word::Word;
 /// States of all tiers live in one table, so they must mean the same: whether one is idle must not depend on the
 /// tier. Made by [`KeyedTable::tier`], which refuses limits of another scale.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Tier<A> {
     pub(super) algorithm: A,
 }
