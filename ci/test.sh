@@ -18,7 +18,7 @@ need_component clippy clippy
 features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time
 
 step "format" cargo fmt --all --check
-for workspace in fuzz ci/bare ci/instructions benches/peers; do
+for workspace in fuzz ci/bare ci/http ci/instructions benches/peers; do
     step "format, $workspace" cargo fmt --manifest-path $workspace/Cargo.toml --check
 done
 step "lints" cargo clippy --workspace --all-targets --features $features -- -D warnings
@@ -29,6 +29,7 @@ step "documentation" env RUSTDOCFLAGS="-D warnings" \
 step "features" ci/features.sh
 step "targets without an operating system" ci/no_std.sh
 step "instructions per decision" ci/instructions.sh
+step "headers beside express-rate-limit" ci/http.sh
 step "loom" ci/loom.sh
 step "fuzz, 20 s a target" ci/fuzz.sh 20
 step "the benches build" cargo check --manifest-path benches/peers/Cargo.toml

@@ -172,8 +172,10 @@ impl Allowed {
     }
 
     /// How long until one more than [`remaining`](Self::remaining) would pass, if nothing more is taken; `None` if
-    /// there are never more. Exact to the nanosecond for this crate's algorithms; for answers made by [`new`](Self::new), until
-    /// everything has come back. Two divisions.
+    /// there are never more.
+    ///
+    /// Exact to the nanosecond; but an answer made by [`new`](Self::new) only knows when everything is back. Two
+    /// divisions.
     #[inline]
     pub fn next_after(&self) -> Option<Duration> {
         self.basis.next_ns(self.limit).map(Duration::from_nanos)
@@ -302,9 +304,10 @@ impl Denied {
     }
 
     /// How long until one more than [`remaining`](Self::remaining) would pass, if nothing more is taken; `None` if
-    /// there are never more, or if that is not known. Exact to the nanosecond for this crate's algorithms; for answers made by
-    /// [`limited`](Self::limited) or [`too_costly`](Self::too_costly), until
-    /// everything has come back or the request passes, whichever is first. Two divisions.
+    /// there are never more, or if a full table could not tell.
+    ///
+    /// Exact to the nanosecond; but an answer made by [`limited`](Self::limited) or
+    /// [`too_costly`](Self::too_costly) only knows when everything is back, or the request passes. Two divisions.
     #[inline]
     pub fn next_after(&self) -> Option<Duration> {
         match self.reason {
