@@ -9,6 +9,7 @@ use tidegate::Quota;
 use crate::key::KeyKind;
 use crate::log::{LineParser, json, time};
 use crate::policy::{Kind, Policy, quota_from_str};
+use crate::simulate::SimulateArgs;
 
 /// Try rate limits on real traffic before you set them.
 #[derive(Debug, Parser)]
@@ -22,6 +23,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Replay(Box<ReplayArgs>),
+    Simulate(Box<SimulateArgs>),
     Sample(SampleArgs),
 }
 

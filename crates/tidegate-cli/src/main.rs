@@ -13,6 +13,7 @@ mod replay;
 mod report;
 mod run;
 mod sample;
+mod simulate;
 mod sizing;
 mod timeline;
 
@@ -30,6 +31,7 @@ const BAD: u8 = 2;
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Replay(args) => run::replay(&args),
+        Command::Simulate(args) => simulate::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Sample(args) => sample::print(&args).map(|()| ExitCode::SUCCESS),
     };
     match result {

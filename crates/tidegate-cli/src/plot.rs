@@ -161,10 +161,10 @@ struct TimeAxis {
     format: &'static str,
 }
 
-const DAY: u64 = 86_400;
+pub(crate) const DAY: u64 = 86_400;
 
 /// Distances between labels that people find round. Beyond them, months are counted.
-const STEPS: [u64; 20] = [
+pub(crate) const STEPS: [u64; 20] = [
     1,
     2,
     5,

@@ -180,7 +180,12 @@ impl Replay {
 }
 
 impl Candidate {
-    fn new(policy: Policy, with_timeline: bool) -> Result<Self> {
+    /// Nothing decided yet.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot represent the limit.
+    pub(crate) fn new(policy: Policy, with_timeline: bool) -> Result<Self> {
         let period = Timestamp::from_duration(policy.quota.period()).as_nanos();
         let fresh_after = match policy.burst {
             // The time to fill the bucket.
@@ -205,9 +210,9 @@ impl Candidate {
         })
     }
 
-    /// One request of a key that has made none for `quiet` nanoseconds. A new key has the number of those
-    /// seen before.
-    fn decide(&mut self, id: usize, now: Timestamp, quiet: u64) {
+    /// Whether one request passes, of a key that has made none for `quiet` nanoseconds. A new key has the
+    /// number of those seen before.
+    pub(crate) fn decide(&mut self, id: usize, now: Timestamp, quiet: u64) -> bool {
         if id == self.refused_of.len() {
             self.refused_of.push(0);
             match self.limiter {
@@ -237,6 +242,7 @@ impl Candidate {
         if let Some(timeline) = &mut self.timeline {
             timeline.count(now.as_nanos(), is_admitted);
         }
+        is_admitted
     }
 
     /// How many keys were refused at least once.

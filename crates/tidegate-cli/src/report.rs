@@ -8,7 +8,7 @@ use crate::log::time::rfc3339;
 use crate::replay::Replay;
 use crate::sizing::Row;
 
-pub(crate) use text::{bad_lines, print, thousands};
+pub(crate) use text::{bad_lines, print, shown, thousands};
 
 /// Everything there is to say. Its JSON is the output of `--json`.
 #[derive(Debug, Serialize)]

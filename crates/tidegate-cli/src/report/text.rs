@@ -197,7 +197,7 @@ pub(crate) fn thousands(number: u64) -> String {
 const SHOWN: usize = 72;
 
 /// Text from a log, made harmless for a terminal, and cut.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let mut safe = String::new();
     for (at, letter) in text.chars().enumerate() {
         if at == SHOWN {
