@@ -7,7 +7,8 @@ use core::time::Duration;
 
 use tidegate::http::{Buffer, Draft, FieldName, Headers, Policy, PolicyError, Problem, Standing};
 use tidegate::{
-    Allowed, Denied, FixedWindow, Limiter, Quota, Reason, Table, Timestamp, TokenBucket,
+    Allowed, Denied, FixedWindow, Gate, Limiter, Quota, Reason, SlidingWindow, Table, Timestamp,
+    TokenBucket,
 };
 
 const fn secs(secs: u64) -> Duration {
@@ -347,6 +348,56 @@ fn when_more_comes() {
     assert!(drafted(Draft::V10, &refused).ends_with(";r=2;t=30\nRetry-After: 30\n"));
     assert!(drafted(Draft::V07, &refused).ends_with(" reset=30\nRetry-After: 30\n"));
     assert!(drafted(Draft::V03, &refused).ends_with("Reset: 30\nRetry-After: 30\n"));
+}
+
+/// Read from the headers alone: after `t` there is more than `r`, after `Retry-After` the request passes.
+#[test]
+fn who_waits_as_told_is_in_time() {
+    fn follow(limiter: &impl Gate, quota: Quota) {
+        let headers = Headers::new().with_draft(Draft::V10);
+        let parameter = |state: &str, name: &str| {
+            let value = state.split(name).nth(1)?;
+            value.split(';').next()?.parse::<u64>().ok()
+        };
+        let (mut now, mut random, mut refusals) = (1_234_567_890_123, 1_u64, 0);
+        for _ in 0..2_000 {
+            // Knuth's MMIX.
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            now += (random >> 33) % 700_000_000;
+            let cost = 1 + (random >> 13) % 4;
+            let decision = limiter.check_n(Timestamp::from_nanos(now), cost);
+            let standings = [Standing::new(Policy::new("a", quota), decision)];
+            let sent = lines(headers, &standings, None);
+            let value = |name: &str| {
+                let found = sent.iter().find(|(sent, _)| sent == name);
+                found.map(|(_, value)| value.clone())
+            };
+            let after = |secs: u64| Timestamp::from_nanos(now + secs * 1_000_000_000);
+            let state = value("RateLimit").unwrap();
+            let left = parameter(&state, ";r=").unwrap();
+            let more_after = parameter(&state, ";t=").unwrap();
+            assert!(
+                limiter.peek_n(after(more_after), left + 1).is_ok(),
+                "{state}"
+            );
+            if let Some(retry) = value("Retry-After") {
+                let retry = retry.parse().unwrap();
+                assert!(limiter.peek_n(after(retry), cost).is_ok());
+                assert!(retry == 1 || limiter.peek_n(after(retry - 1), cost).is_err());
+                refusals += 1;
+            }
+        }
+        assert!((200..1_800).contains(&refusals), "{refusals} refused");
+    }
+
+    let quota = quota(7, 3);
+    follow(&Limiter::new(TokenBucket::new(quota)), quota);
+    follow(&Limiter::new(TokenBucket::narrow(quota)), quota);
+    follow(&Limiter::new(FixedWindow::new(quota)), quota);
+    follow(&Limiter::new(FixedWindow::narrow_anchored(quota)), quota);
+    follow(&Limiter::new(SlidingWindow::new(quota)), quota);
 }
 
 #[test]
