@@ -70,17 +70,16 @@ impl Axis {
 
     /// When a bin begins.
     pub(crate) fn begin(&self, bin: usize) -> u64 {
-        let number = self.first + bin as u64;
-        if self.windows > 1 {
-            return number
-                .saturating_mul(self.windows)
-                .saturating_mul(self.period);
-        }
-        let part = u128::from(number % self.per_window) * u128::from(self.period);
-        let part = part.div_ceil(self.per_window.into()) as u64;
-        (number / self.per_window)
-            .saturating_mul(self.period)
-            .saturating_add(part)
+        let number = u128::from(self.first) + bin as u128;
+        let period = u128::from(self.period);
+        let begin = if self.windows > 1 {
+            number * u128::from(self.windows) * period
+        } else {
+            let per_window = u128::from(self.per_window);
+            number / per_window * period + (number % per_window * period).div_ceil(per_window)
+        };
+        // The end of the last bin may be beyond what can be told.
+        u64::try_from(begin).unwrap_or(u64::MAX)
     }
 
     /// How many bins there are.
@@ -225,6 +224,16 @@ mod tests {
         let axis = Axis::new(SECOND, 0, 3_600 * SECOND, 86);
         assert_eq!((axis.len(), axis.bins_in_window()), (86, 0));
         assert_eq!(axis.begin(1), 42 * SECOND);
+    }
+
+    #[test]
+    fn the_end_of_time() {
+        for (period, from) in [(60 * SECOND, u64::MAX), (1, u64::MAX - 5), (u64::MAX, 0)] {
+            let axis = Axis::new(period, from, u64::MAX, 80);
+            assert!((1..=80).contains(&axis.len()));
+            assert!(axis.bin(from).is_some() && axis.place(from, 840).is_some());
+            assert!(axis.labels(8).len() <= 9);
+        }
     }
 
     #[test]

@@ -51,6 +51,15 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("is text")
 }
 
+/// Runs `tidegate simulate` with these arguments.
+pub(crate) fn simulate(args: &[&str]) -> Output {
+    tidegate()
+        .arg("simulate")
+        .args(args)
+        .output()
+        .expect("the program runs")
+}
+
 /// A request of `client` at a time such as `04:11:25`, on one day in UTC.
 pub(crate) fn line(client: &str, time: &str) -> String {
     format!("{client} - - [25/Oct/2015:{time} +0000] \"GET /a?b=c HTTP/1.1\" 200 12\n")
