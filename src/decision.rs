@@ -12,10 +12,31 @@ use crate::time::saturating_nanos;
 /// What remaining, retry and reset are computed from, when somebody asks.
 #[derive(Clone, Copy)]
 pub(crate) enum Basis {
-    /// Permits, and nanoseconds.
+    /// Permits, and nanoseconds. In an admission `retry` is when everything comes back at once; 0 if it comes back
+    /// bit by bit, or nobody knows how.
     Plain {
         remaining: u64,
         retry: u64,
+        reset: u64,
+    },
+    /// An admission by several gates.
+    Together {
+        remaining: u64,
+        next: u64,
+        reset: u64,
+        lapse: Lapse,
+    },
+    /// A refusal by one or more of several gates.
+    Refused {
+        remaining: u64,
+        next: u64,
+        retry: u64,
+        reset: u64,
+    },
+    /// A request that passed although the gate would have refused it: nothing was counted.
+    Uncounted {
+        remaining: u64,
+        next: u64,
         reset: u64,
     },
     /// A token bucket, in units of its word: how far it is from full, how far from having enough, and what
@@ -37,10 +58,68 @@ pub(crate) enum Basis {
     },
 }
 
+/// How long permits that have just been taken may be kept unspent, so that spending them never puts more through
+/// than the gate promises.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lapse {
+    /// One permit lapses in each of these, in 2^-[`FRACTION`](Self::FRACTION) ns; 0 if none does.
+    pub(crate) price: u64,
+    /// The last nanosecond after which there are any.
+    pub(crate) until: u64,
+}
+
+impl Lapse {
+    pub(crate) const FRACTION: u32 = 16;
+    /// No age of more nanoseconds is told apart: 39 hours.
+    pub(crate) const OLDEST: u64 = (1 << (63 - Self::FRACTION)) - 1;
+
+    /// Nothing ever lapses.
+    pub(crate) const NEVER: Self = Self {
+        price: 0,
+        until: Self::OLDEST,
+    };
+
+    /// All permits lapse before `end` nanoseconds have passed.
+    fn at_once(end: u64) -> Self {
+        Self {
+            price: 0,
+            until: end.saturating_sub(1).min(Self::OLDEST),
+        }
+    }
+
+    /// Permits lapse one by one, `used` of them in `nanos`.
+    fn evenly(nanos: u64, used: u64) -> Self {
+        let price = (nanos.min(Self::OLDEST) << Self::FRACTION) / used.max(1);
+        if price == 0 {
+            // Faster than can be told: all of them in the next instant.
+            return Self::at_once(1);
+        }
+        Self {
+            price,
+            until: Self::OLDEST,
+        }
+    }
+
+    /// What lapses under either of two gates.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let price = match (self.price, other.price) {
+            (0, price) | (price, 0) => price,
+            (one, another) => one.min(another),
+        };
+        Self {
+            price,
+            until: self.until.min(other.until),
+        }
+    }
+}
+
 impl Basis {
     fn remaining(&self, limit: u64) -> u64 {
         match *self {
-            Self::Plain { remaining, .. } => remaining,
+            Self::Plain { remaining, .. }
+            | Self::Together { remaining, .. }
+            | Self::Refused { remaining, .. }
+            | Self::Uncounted { remaining, .. } => remaining,
             // A permit costs more than nothing. The burst's price fits a word.
             Self::Bucket { debt, per, .. } => (limit * per).saturating_sub(debt) / per,
             Self::Sliding {
@@ -62,7 +141,10 @@ impl Basis {
 
     fn reset_ns(&self) -> u64 {
         match *self {
-            Self::Plain { reset, .. } => reset,
+            Self::Plain { reset, .. }
+            | Self::Together { reset, .. }
+            | Self::Refused { reset, .. }
+            | Self::Uncounted { reset, .. } => reset,
             Self::Bucket { debt, ramp, .. } => ramp.nanos(debt),
             Self::Sliding {
                 previous,
@@ -80,7 +162,9 @@ impl Basis {
 
     fn retry_ns(&self, limit: u64) -> u64 {
         match *self {
-            Self::Plain { retry, .. } => retry,
+            Self::Plain { retry, .. } | Self::Refused { retry, .. } => retry,
+            // Only admissions are of these kinds.
+            Self::Together { .. } | Self::Uncounted { .. } => 0,
             Self::Bucket { excess, ramp, .. } => ramp.nanos(excess),
             Self::Sliding {
                 previous,
@@ -103,6 +187,9 @@ impl Basis {
             // A retry of 0 is none at all.
             Self::Plain { retry, reset, .. } if retry > 0 => retry.min(reset),
             Self::Plain { reset, .. } => reset,
+            Self::Together { next, .. }
+            | Self::Refused { next, .. }
+            | Self::Uncounted { next, .. } => next,
             // wanted <= limit, and the burst's price fits a word.
             Self::Bucket {
                 debt, per, ramp, ..
@@ -150,6 +237,51 @@ impl Allowed {
                 retry: 0,
                 reset: saturating_nanos(reset_after),
             },
+        }
+    }
+
+    /// The answer of a store of your own whose limits count in windows: everything used comes back at once,
+    /// `until_end` from now, when the window ends.
+    ///
+    /// It differs from [`new`](Self::new) in that a [`LeaseState`](crate::LeaseState) may keep what it took until
+    /// then; after `new` it lets permits lapse one by one, which is right whatever the store's algorithm, but loses
+    /// some of a window's.
+    pub const fn in_window(limit: u64, remaining: u64, until_end: Duration) -> Self {
+        let nanos = saturating_nanos(until_end);
+        Self {
+            limit,
+            basis: Basis::Plain {
+                remaining,
+                retry: nanos,
+                reset: nanos,
+            },
+        }
+    }
+
+    /// Whether the request was counted. False if it passed a [`Shadow`](crate::Shadow) whose gate would have
+    /// refused it: then there is nothing to [`refund`](crate::Gate::refund).
+    #[inline]
+    pub fn is_counted(&self) -> bool {
+        !matches!(self.basis, Basis::Uncounted { .. })
+    }
+
+    /// How long what was just taken may be kept unspent.
+    pub(crate) fn lapse(&self) -> Lapse {
+        // The time until full is rounded up, to what the state's clock can tell.
+        let evenly = |reset: u64, resolution: u64| {
+            let used = self.limit.saturating_sub(self.remaining());
+            Lapse::evenly(reset.saturating_sub(resolution), used)
+        };
+        match self.basis {
+            Basis::Bucket { ramp, .. } => evenly(self.basis.reset_ns(), 1 << ramp.shift),
+            Basis::Sliding { end, .. } => Lapse::at_once(end),
+            Basis::Plain {
+                retry: 0, reset, ..
+            } => evenly(reset, 1),
+            Basis::Plain { retry, .. } => Lapse::at_once(retry),
+            Basis::Together { lapse, .. } => lapse,
+            // Nothing was taken that could be kept.
+            Basis::Refused { .. } | Basis::Uncounted { .. } => Lapse::NEVER,
         }
     }
 
@@ -263,6 +395,19 @@ impl Denied {
                 remaining,
                 retry: 0,
                 reset: saturating_nanos(reset_after),
+            },
+        }
+    }
+
+    /// Lets the request pass all the same, uncounted.
+    #[inline]
+    pub(crate) fn overruled(&self) -> Allowed {
+        Allowed {
+            limit: self.limit,
+            basis: Basis::Uncounted {
+                remaining: self.remaining(),
+                next: self.basis.next_ns(self.limit).unwrap_or(0),
+                reset: self.basis.reset_ns(),
             },
         }
     }

@@ -1,5 +1,11 @@
 //! Something that admits a cost now, and can take it back.
 
+mod all;
+mod gates;
+mod lease;
+#[cfg(any(tidegate_loom, feature = "portable-atomic", target_has_atomic = "32"))]
+mod shadow;
+
 use crate::algorithm::Algorithm;
 use crate::decision::{Allowed, Denied};
 use crate::limiter::Limiter;
@@ -8,16 +14,25 @@ use crate::sync::AtomicWord;
 use crate::table::{Entry, Storage};
 use crate::time::Timestamp;
 
+pub use all::{All, AllDenied};
+pub use gates::Gates;
+pub use lease::{Lease, LeaseState};
+#[cfg(any(tidegate_loom, feature = "portable-atomic", target_has_atomic = "32"))]
+pub use shadow::{Beside, BesideCounts, Shadow, ShadowCounts};
+
 /// Something that admits a cost now, and can take it back: a [`Limiter`], or one key of a table or of a map.
 ///
-/// What composes limits asks for gates, so any kind goes with any other.
+/// What composes limits asks for gates, so any kind goes with any other: [`All`] for several limits at once, `Shadow`
+/// and `Beside` for limits on trial, [`Lease`] for a limit that many threads would fight over.
 ///
 /// # Laws
 ///
 /// 1. A refusal changes nothing.
 /// 2. Cost 0 is admitted, and changes nothing.
 /// 3. `peek_n` changes nothing, and answers what `check_n` would if nobody else came between.
-/// 4. `refund` gives back at most what was taken.
+/// 4. `refund` gives back at most what was taken. Call it only for what [was counted](Allowed::is_counted), and soon:
+///    a window that has ended has nothing to give back to, and a token bucket cannot tell that it has been full
+///    since, when the permits had come back by themselves. After the admission's `reset_after` nothing is owed.
 ///
 /// ```
 /// use tidegate::{FixedWindow, Gate, Limiter, Quota, Timestamp, TokenBucket};
@@ -49,6 +64,12 @@ pub trait Gate {
 
     /// Gives back permits that were taken at `taken_at` and not used; returns whether anything changed.
     fn refund(&self, taken_at: Timestamp, cost: u64) -> bool;
+
+    /// Whether it ever refuses. What only watches, such as a [`Shadow`], does not, and is asked last by [`All`].
+    #[inline]
+    fn enforces(&self) -> bool {
+        true
+    }
 
     /// May one request pass now? If so, it is counted.
     ///
@@ -87,6 +108,11 @@ macro_rules! forward {
         #[inline]
         fn refund(&self, taken_at: Timestamp, cost: u64) -> bool {
             (**self).refund(taken_at, cost)
+        }
+
+        #[inline]
+        fn enforces(&self) -> bool {
+            (**self).enforces()
         }
     };
 }

@@ -43,6 +43,12 @@
 //!
 //! [`http`] writes what was decided into header fields and problem documents.
 //!
+//! # Several limits, and limits on trial
+//!
+//! What admits and takes back is a [`Gate`]. [`All`] asks several, all or nothing; [`Shadow`] counts what a limit would
+//! refuse, and [`Beside`] runs it beside the one that is enforced; [`Lease`] takes permits in batches, for threads
+//! that would fight over one limiter.
+//!
 //! # Time
 //!
 //! The caller supplies every timestamp, and the limiters are total: no timestamp, however late or wrong, makes
@@ -98,7 +104,9 @@ mod word;
 pub use algorithm::{Algorithm, FixedWindow, SlidingWindow, TokenBucket};
 pub use decision::{Allowed, Denied, Reason};
 pub use error::ConfigError;
-pub use gate::Gate;
+pub use gate::{All, AllDenied, Gate, Gates, Lease, LeaseState};
+#[cfg(any(tidegate_loom, feature = "portable-atomic", target_has_atomic = "32"))]
+pub use gate::{Beside, BesideCounts, Shadow, ShadowCounts};
 pub use limiter::Limiter;
 #[cfg(feature = "heapless")]
 pub use owned::OwnedTable;

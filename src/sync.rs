@@ -27,6 +27,17 @@ pub(crate) fn pause() {
     loom::thread::yield_now();
 }
 
+/// The word of a counter: the widest that is native, so that no counter is ever behind a spin lock.
+#[cfg(any(tidegate_loom, target_has_atomic = "64"))]
+pub(crate) type Count = u64;
+/// The word of a counter: the widest that is native, so that no counter is ever behind a spin lock.
+#[cfg(all(
+    not(tidegate_loom),
+    not(target_has_atomic = "64"),
+    any(feature = "portable-atomic", target_has_atomic = "32")
+))]
+pub(crate) type Count = u32;
+
 /// A seed of a hasher: written when a program starts, never exchanged, so loads and stores are enough for it,
 /// which even cores without compare-exchange have. Loom has nothing to explore there.
 ///

@@ -1,0 +1,888 @@
+//! Several limits at once, limits on trial, and leases.
+
+use core::time::Duration;
+
+use proptest::prelude::*;
+use tidegate::{
+    All, AllDenied, Allowed, Beside, Denied, FixedWindow, Gate, Lease, LeaseState, Limiter, Quota,
+    Reason, Shadow, SlidingWindow, Timestamp, TokenBucket,
+};
+
+const T: Timestamp = Timestamp::from_secs(1_000);
+const SECOND: u64 = 1_000_000_000;
+
+fn cases() -> u32 {
+    if cfg!(debug_assertions) { 400 } else { 8_000 }
+}
+
+fn bucket(quota: Quota) -> Limiter<TokenBucket> {
+    Limiter::new(TokenBucket::new(quota))
+}
+
+fn left(gate: &impl Gate, now: Timestamp) -> u64 {
+    gate.check_n(now, 0).unwrap().remaining()
+}
+
+fn after(now: Timestamp, nanos: u64) -> Timestamp {
+    now.saturating_add(Duration::from_nanos(nanos))
+}
+
+/// A gate that says what it is told to, and counts what it is asked for.
+struct Told {
+    peek: Option<Denied>,
+    check: Option<Denied>,
+    taken: core::cell::Cell<i64>,
+}
+
+impl Told {
+    fn new(peek: Option<Denied>, check: Option<Denied>) -> Self {
+        let taken = core::cell::Cell::new(0);
+        Self { peek, check, taken }
+    }
+
+    fn answer(denied: Option<Denied>) -> Result<Allowed, Denied> {
+        denied.map_or(Ok(Allowed::new(10, 5, Duration::from_secs(5))), Err)
+    }
+}
+
+impl Gate for Told {
+    fn check_n(&self, _: Timestamp, cost: u64) -> Result<Allowed, Denied> {
+        let answer = Self::answer(self.check);
+        if answer.is_ok() {
+            self.taken.set(self.taken.get() + cost as i64);
+        }
+        answer
+    }
+
+    fn peek_n(&self, _: Timestamp, cost: u64) -> Result<Allowed, Denied> {
+        Self::answer(self.peek.filter(|_| cost > 0))
+    }
+
+    fn refund(&self, taken_at: Timestamp, cost: u64) -> bool {
+        assert_eq!(taken_at, T);
+        self.taken.set(self.taken.get() - cost as i64);
+        true
+    }
+}
+
+fn limited(wait: u64) -> Denied {
+    let wait = Duration::from_secs(wait);
+    Denied::limited(3, 1, wait, wait * 2)
+}
+
+mod all {
+    use super::*;
+
+    #[test]
+    fn all_or_nothing() {
+        let small = bucket(Quota::per_minute(2));
+        let large = Limiter::new(FixedWindow::anchored(Quota::per_minute(10)));
+        let gates = All((&large, &small));
+        let allowed = gates.check(T).unwrap();
+        assert_eq!((allowed.limit(), allowed.remaining()), (2, 1));
+        assert_eq!(allowed.reset_after(), Duration::from_secs(60));
+        assert_eq!(gates.peek(T).unwrap().remaining(), 0);
+        assert!(gates.check(T).is_ok());
+
+        let states = (small.state(), large.state());
+        let refused = gates.check(T).unwrap_err();
+        assert_eq!((refused.index(), refused.reason()), (1, Reason::Limited));
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(30)));
+        assert_eq!((refused.limit(), refused.remaining()), (2, 0));
+        assert_eq!(refused.reset_after(), Duration::from_secs(60));
+        assert_eq!(gates.peek(T).unwrap_err(), refused);
+        assert_eq!((small.state(), large.state()), states, "nothing is stored");
+
+        let message = "rate limited, retry after 30s, by gate 1";
+        assert_eq!(refused.to_string(), message);
+        let gate: &dyn Gate = &gates;
+        let denied = gate.check(T).unwrap_err();
+        assert_eq!((denied, denied), (refused.denied(), refused.into()));
+        assert_eq!(gate.check_n(T, 0).unwrap().remaining(), 0);
+
+        assert!(gate.refund(T, 2));
+        assert_eq!((left(&small, T), left(&large, T)), (2, 10));
+        assert!(gate.enforces());
+    }
+
+    /// The longest wait of those that refuse; none if waiting is no cure for one of them.
+    #[test]
+    fn the_answer_of_several_refusals() {
+        let slow = bucket(Quota::per_hour(4));
+        let quick = bucket(Quota::per_minute(4));
+        for gate in [&slow, &quick] {
+            gate.check_n(T, 4).unwrap();
+        }
+        for gates in [[&slow, &quick], [&quick, &slow]] {
+            let refused = All(gates).check(T).unwrap_err();
+            assert_eq!(refused.index(), 0);
+            assert_eq!(refused.retry_after(), Some(Duration::from_secs(900)));
+            assert_eq!(refused.reset_after(), Duration::from_secs(3_600));
+        }
+        let large = bucket(Quota::per_minute(9));
+        let refused = All((&large, &quick, &slow)).check_n(T, 5).unwrap_err();
+        assert_eq!((refused.index(), refused.reason()), (1, Reason::TooCostly));
+        assert_eq!((refused.retry_after(), refused.remaining()), (None, 0));
+    }
+
+    /// What a peek does not foresee: permits are taken, and given back with their timestamp.
+    #[test]
+    fn unforeseen_refusals_give_back() {
+        let full = Denied::too_costly(3, 0, Duration::ZERO);
+        let fine = || Told::new(None, None);
+        let (a, b, c) = (fine(), Told::new(None, Some(full)), fine());
+        let later = Told::new(Some(limited(7)), None);
+        let refused = All((&a, &b, &c)).check_n(T, 3).unwrap_err();
+        assert_eq!((refused.index(), refused.retry_after()), (1, None));
+        assert_eq!((a.taken.get(), c.taken.get()), (0, 0));
+
+        // A peek that refuses while another thread gives back: the known refusal stands.
+        let refused = All((&a, &later, &b)).check(T).unwrap_err();
+        assert_eq!(refused.index(), 1);
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(7)));
+        assert_eq!((a.taken.get(), later.taken.get()), (0, 0));
+        assert!(All((&a, &c)).check_n(T, 2).is_ok());
+        assert_eq!((a.taken.get(), c.taken.get()), (2, 2));
+    }
+
+    /// Slices, arrays, vectors, boxes, mixed kinds, and gates of gates.
+    #[test]
+    fn every_kind_of_collection() {
+        let make = || {
+            (
+                bucket(Quota::per_minute(3)),
+                Limiter::new(SlidingWindow::narrow(Quota::per_minute(5))),
+            )
+        };
+        fn three<T: tidegate::Gates>(all: All<T>) {
+            for remaining in [2, 1, 0] {
+                assert_eq!(all.check(T).unwrap().remaining(), remaining);
+            }
+            assert_eq!(all.check(T).unwrap_err().index(), 0);
+        }
+        let (a, b) = make();
+        three(All((&a, &b)));
+        let (a, b) = make();
+        three(All((All((&a,)), &b)));
+        let (a, b) = make();
+        let array: [&dyn Gate; 2] = [&a, &b];
+        three(All(&array[..]));
+        let (a, b) = make();
+        three(All([&a as &dyn Gate, &b]));
+        three(All([
+            bucket(Quota::per_minute(3)),
+            bucket(Quota::per_day(9)),
+        ]));
+        let many = || bucket(Quota::per_minute(7));
+        three(All((
+            bucket(Quota::per_minute(3)),
+            many(),
+            many(),
+            many(),
+            many(),
+            many(),
+            many(),
+            Limiter::new(FixedWindow::narrow(Quota::per_minute(4))),
+        )));
+
+        let none: [&dyn Gate; 0] = [];
+        let allowed = All(none).check_n(T, u64::MAX).unwrap();
+        assert_eq!(allowed.remaining(), u64::MAX);
+        assert!(!All(none).enforces());
+    }
+
+    #[cfg(all(feature = "std", any(feature = "ahash", feature = "foldhash")))]
+    #[test]
+    fn a_full_table_beside_others() {
+        use tidegate::BoxTable;
+
+        let global = bucket(Quota::per_minute(1_000));
+        let table = BoxTable::with_capacity(TokenBucket::new(Quota::per_minute(1)), 4);
+        let mut full = 0;
+        for key in 0..100 {
+            match All((&global, table.at(&key))).check(T) {
+                Ok(_) => {}
+                Err(refused) => {
+                    assert_eq!((refused.index(), refused.reason()), (1, Reason::TableFull));
+                    assert_eq!(refused.retry_after(), None);
+                    full += 1;
+                }
+            }
+        }
+        assert!(full > 0);
+        assert_eq!(left(&global, T), 1_000 - (100 - full));
+        let boxed: Vec<Box<dyn Gate>> = vec![Box::new(global), Box::new(table.at(&0))];
+        assert_eq!(All(boxed).check(T).unwrap_err().index(), 1);
+    }
+
+    #[test]
+    fn what_every_gate_says() {
+        let a = bucket(Quota::per_minute(2));
+        let b = bucket(Quota::per_minute(5));
+        let watched = Shadow::new(bucket(Quota::per_minute(1)));
+        let gates = All((&a, &watched, &b));
+        let ask = || {
+            let mut said = Vec::new();
+            let answer = gates.check_each(T, 1, |index, decision| {
+                said.push((
+                    index,
+                    decision.map(|it| it.remaining()).map_err(|it| it.reason()),
+                ));
+            });
+            (answer.map_err(|refused| refused.index()).is_ok(), said)
+        };
+        assert_eq!(ask(), (true, vec![(0, Ok(1)), (1, Ok(0)), (2, Ok(4))]));
+        assert_eq!(ask(), (true, vec![(0, Ok(0)), (1, Ok(0)), (2, Ok(3))]));
+        let last = vec![(0, Err(Reason::Limited)), (1, Ok(0)), (2, Ok(3))];
+        assert_eq!(ask(), (false, last));
+    }
+
+    /// What only watches is asked when all others have admitted, and is never refunded.
+    #[test]
+    fn shadows_come_last() {
+        let watched = Shadow::new(bucket(Quota::per_minute(2)));
+        let real = bucket(Quota::per_minute(3));
+        let gates = All((&watched, &real));
+        let admitted = (0..9).filter(|_| gates.check(T).is_ok()).count();
+        assert_eq!(admitted, 3);
+        let counts = watched.counts();
+        assert_eq!((counts.admitted, counts.limited), (2, 1));
+        assert_eq!(gates.check(T).unwrap_err().index(), 1);
+        let gate: &dyn Gate = &gates;
+        assert!(gate.refund(T, 3));
+        assert_eq!(left(watched.gate(), T), 0, "it may not have counted these");
+        assert!(!All((&watched,)).enforces());
+        assert!(All((&watched, &All((&real,)))).enforces());
+    }
+
+    #[test]
+    fn errors() {
+        fn fails(gates: &All<(&Limiter<TokenBucket>,)>) -> Result<(), Denied> {
+            gates.check_n(T, 9)?;
+            Ok(())
+        }
+        let gate = bucket(Quota::per_minute(5));
+        assert_eq!(
+            fails(&All((&gate,))).unwrap_err().reason(),
+            Reason::TooCostly
+        );
+        fn is_error<E: core::error::Error>() {}
+        is_error::<AllDenied>();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Beside limiters that are asked one by one: the same admissions, and after a refusal nothing is
+        /// missing anywhere; waits and numbers are exact.
+        #[test]
+        fn as_one_by_one(
+            limits in [1_u64..6, 1..6, 1..6],
+            calls in prop::collection::vec((0_u64..30 * SECOND, 0_u64..7), 1..40),
+        ) {
+            let make = || (
+                bucket(Quota::per_minute(limits[0])),
+                Limiter::new(FixedWindow::anchored(Quota::per_minute(limits[1]))),
+                Limiter::new(SlidingWindow::new(Quota::per_minute(limits[2]))),
+            );
+            let (a, b, c) = make();
+            let (x, y, z) = make();
+            let plain: [&dyn Gate; 3] = [&x, &y, &z];
+            let all = All((&a, &b, &c));
+            let mut now = T;
+            for (pause, cost) in calls {
+                now = after(now, pause);
+                let refusing: Vec<_> =
+                    (0..3).filter(|&it| plain[it].peek_n(now, cost).is_err()).collect();
+                let peeked = all.peek_n(now, cost);
+                let answer = all.check_n(now, cost);
+                prop_assert_eq!(&peeked, &answer);
+                prop_assert_eq!(answer.is_ok(), refusing.is_empty());
+                if answer.is_ok() {
+                    for gate in plain {
+                        gate.check_n(now, cost).unwrap();
+                    }
+                }
+                let standing: Vec<_> =
+                    plain.iter().map(|gate| gate.check_n(now, 0).unwrap()).collect();
+                let fewest = standing.iter().map(Allowed::remaining).min();
+                let longest = standing.iter().map(Allowed::reset_after).max();
+                // One more passes all of them after that, and not before.
+                let (next, remaining) = match answer {
+                    Ok(allowed) => (allowed.next_after(), allowed.remaining()),
+                    Err(refused) => (refused.next_after(), refused.remaining()),
+                };
+                if let Some(wait) = next {
+                    let then = now.saturating_add(wait);
+                    let early = then.saturating_sub(Duration::from_nanos(1));
+                    prop_assert!(all.peek_n(then, remaining + 1).is_ok());
+                    prop_assert!(all.peek_n(early, remaining + 1).is_err());
+                } else {
+                    prop_assert_eq!(Some(&remaining), limits.iter().min());
+                }
+                match answer {
+                    Ok(allowed) => {
+                        prop_assert_eq!(Some(allowed.remaining()), fewest);
+                        prop_assert_eq!(Some(allowed.reset_after()), longest);
+                    }
+                    Err(refused) => {
+                        prop_assert_eq!(refused.index(), refusing[0]);
+                        prop_assert_eq!(Some(refused.remaining()), fewest);
+                        prop_assert_eq!(Some(refused.reset_after()), longest);
+                        match refused.retry_after() {
+                            Some(wait) => {
+                                let then = now.saturating_add(wait);
+                                let early = then.saturating_sub(Duration::from_nanos(1));
+                                prop_assert!(all.peek_n(then, cost).is_ok());
+                                prop_assert!(all.peek_n(early, cost).is_err());
+                            }
+                            None => prop_assert!(limits.iter().any(|&limit| cost > limit)),
+                        }
+                    }
+                }
+                prop_assert_eq!((a.state(), b.state(), c.state()), (x.state(), y.state(), z.state()));
+            }
+        }
+    }
+}
+
+mod shadow {
+    use super::*;
+
+    /// The gate of a shadow behaves as if it were enforced.
+    #[test]
+    fn as_if_enforced() {
+        let alone = bucket(Quota::per_minute(3));
+        let shadow = Shadow::new(bucket(Quota::per_minute(3)));
+        let mut refused = 0;
+        for step in 0..50 {
+            let now = after(T, step * 7 * SECOND);
+            let answer = alone.check(now);
+            let shadowed = shadow.check(now).unwrap();
+            assert_eq!(shadowed.is_counted(), answer.is_ok());
+            refused += u64::from(answer.is_err());
+            let (remaining, reset) = match answer {
+                Ok(allowed) => (allowed.remaining(), allowed.reset_after()),
+                Err(denied) => (denied.remaining(), denied.reset_after()),
+            };
+            assert_eq!(
+                (shadowed.remaining(), shadowed.reset_after()),
+                (remaining, reset)
+            );
+            assert_eq!(shadow.gate().state(), alone.state());
+        }
+        let counts = shadow.counts();
+        assert_eq!((counts.admitted, counts.limited), (50 - refused, refused));
+        assert!(refused > 0 && refused < 50);
+        assert_eq!(counts.refused(), refused);
+    }
+
+    #[test]
+    fn reasons_and_refunds() {
+        let shadow = Shadow::new(bucket(Quota::per_minute(3)));
+        let gate: &dyn Gate = &shadow;
+        assert!(!gate.enforces());
+        assert!(gate.peek_n(T, 9).is_ok() && gate.check_n(T, 0).is_ok());
+        assert_eq!(
+            shadow.counts(),
+            tidegate::ShadowCounts::default(),
+            "nothing to count"
+        );
+        assert_eq!(
+            shadow.observe(T, 4).unwrap_err().reason(),
+            Reason::TooCostly
+        );
+        assert!(gate.check_n(T, 3).unwrap().is_counted());
+        let uncounted = gate.check(T).unwrap();
+        assert!(!uncounted.is_counted());
+        assert_eq!(uncounted.limit(), 3);
+        assert!(gate.refund(T, 1));
+        assert_eq!(left(shadow.gate(), T), 1);
+        let counts = shadow.counts();
+        assert_eq!(
+            (
+                counts.admitted,
+                counts.limited,
+                counts.too_costly,
+                counts.table_full
+            ),
+            (1, 1, 1, 0)
+        );
+        let full = Shadow::new(Told::new(None, Some(limited(1))));
+        assert!(full.check(T).is_ok());
+        assert!(format!("{shadow:?}").contains("too_costly: 1"));
+    }
+
+    #[cfg(all(feature = "std", any(feature = "ahash", feature = "foldhash")))]
+    #[test]
+    fn a_full_table() {
+        use tidegate::BoxTable;
+
+        let table = BoxTable::with_capacity(TokenBucket::new(Quota::per_minute(1)), 4);
+        let mut full = 0;
+        for key in 0..100 {
+            let shadow = Shadow::new(table.at(&key));
+            assert!(shadow.check(T).is_ok());
+            full += shadow.counts().table_full;
+        }
+        assert_eq!(full, table.full_counts().denied);
+        assert!(full > 0);
+    }
+
+    #[test]
+    fn beside() {
+        let both = Beside::new(
+            bucket(Quota::per_minute(2)),
+            Limiter::new(FixedWindow::anchored(Quota::per_minute(3))),
+        );
+        let gate: &dyn Gate = &both;
+        let admitted = (0..5).filter(|_| gate.check(T).is_ok()).count();
+        assert_eq!(admitted, 2);
+        let counts = both.counts();
+        assert_eq!((counts.both_admit, counts.only_enforced_refuses), (2, 1));
+        assert_eq!((counts.both_refuse, counts.only_candidate_refuses), (2, 0));
+        // Half a minute on, only the bucket has something.
+        let now = after(T, 30 * SECOND);
+        assert!(gate.peek(now).is_ok());
+        assert!(gate.check(now).is_ok());
+        assert_eq!(both.counts().only_candidate_refuses, 1);
+        assert!(gate.check_n(now, 0).is_ok() && gate.enforces());
+        assert_eq!(
+            both.counts().to_string(),
+            "both admit 2, only the candidate refuses 1, only the enforced refuses 1, both refuse 2"
+        );
+        assert!(gate.refund(now, 1));
+        assert_eq!(left(both.enforced(), now), 1);
+        assert_eq!(
+            left(both.candidate(), now),
+            0,
+            "it had not counted that one"
+        );
+
+        // A candidate that is a shadow itself refuses what its gate would.
+        let nested = Beside::new(
+            bucket(Quota::per_minute(2)),
+            Shadow::new(bucket(Quota::per_minute(1))),
+        );
+        assert!(nested.check(T).is_ok() && nested.check(T).is_ok());
+        assert_eq!(nested.counts().only_candidate_refuses, 1);
+    }
+
+    #[test]
+    fn threads_lose_no_count() {
+        static SHADOW: Shadow<Limiter<TokenBucket>> =
+            Shadow::new(Limiter::new(TokenBucket::new(Quota::per_day(1_000))));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..500).for_each(|_| assert!(SHADOW.check(T).is_ok())));
+            }
+        });
+        let counts = SHADOW.counts();
+        assert_eq!((counts.admitted, counts.limited), (1_000, 1_000));
+    }
+}
+
+mod lease {
+    use super::*;
+
+    #[test]
+    fn takes_in_batches_and_gives_back() {
+        let gate = bucket(Quota::per_minute(1_000));
+        let mut lease = Lease::new(&gate, 1..=64);
+        let mut visits = 0;
+        for spent in 1..=500 {
+            let before = left(&gate, T);
+            let allowed = lease.check(T).unwrap();
+            visits += u64::from(left(&gate, T) != before);
+            assert_eq!(allowed.remaining(), lease.held(T));
+            assert_eq!(allowed.limit(), 1_000);
+            assert_eq!(left(&gate, T) + lease.held(T), 1_000 - spent);
+        }
+        assert!(visits < 20, "{visits} visits");
+        assert!(lease.held(T) > 0);
+        drop(lease);
+        assert_eq!(left(&gate, T), 500);
+    }
+
+    /// Down to the last permit, in small batches at the end, and not one more.
+    #[test]
+    fn the_last_permits() {
+        let gate = Limiter::new(FixedWindow::new(Quota::per_day(300)));
+        let mut leases = [(); 3].map(|()| Lease::new(&gate, 1..=64));
+        let mut admitted = 0;
+        for turn in 0..2_000 {
+            admitted += u64::from(leases[turn % 3].check(T).is_ok());
+        }
+        assert_eq!(admitted, 300);
+        let denied = leases[0].check(T).unwrap_err();
+        assert_eq!(denied.reason(), Reason::Limited);
+        assert_eq!(
+            leases[0].check_n(T, 301).unwrap_err().reason(),
+            Reason::TooCostly
+        );
+        assert_eq!(leases[0].check_n(T, 0).unwrap().remaining(), 0);
+    }
+
+    /// Costs of which the lease holds a part are paid with what the gate has too.
+    #[test]
+    fn large_costs() {
+        let gate = bucket(Quota::per_minute(20));
+        let mut lease = Lease::new(&gate, 10..=10);
+        assert!(lease.check_n(T, 3).is_ok());
+        assert_eq!(lease.held(T), 7);
+        assert!(lease.check_n(T, 17).is_ok(), "7 held, and 10 at the gate");
+        assert!(lease.check(T).is_err());
+        assert_eq!(lease.held(T), 0);
+    }
+
+    #[test]
+    fn adapts() {
+        let gate = Limiter::new(FixedWindow::new(Quota::per_day(10_000_000)));
+        let rules = LeaseState::new(2..=256).with_interval(Duration::from_millis(1));
+        let mut lease = Lease::with_state(&gate, rules);
+        let batch = |lease: &mut Lease<&Limiter<FixedWindow>>, now: &mut Timestamp, step: u64| {
+            let mut most = 0;
+            for _ in 0..2_000 {
+                *now = after(*now, step);
+                assert!(lease.check(*now).is_ok());
+                most = lease.held(*now);
+            }
+            // The largest batch that is held within one round.
+            for _ in 0..512 {
+                *now = after(*now, step);
+                assert!(lease.check(*now).is_ok());
+                most = most.max(lease.held(*now) + 1);
+            }
+            most
+        };
+        let mut now = T;
+        assert_eq!(batch(&mut lease, &mut now, 100), 256, "busy");
+        assert_eq!(batch(&mut lease, &mut now, 10_000_000), 2, "idle");
+        // 20 in a millisecond.
+        let medium = batch(&mut lease, &mut now, 50_000);
+        assert_eq!(medium, 32, "between");
+    }
+
+    /// As fast as a token bucket fills, and all at once with a window.
+    #[test]
+    fn unspent_permits_lapse() {
+        let smooth = bucket(Quota::per_second(10));
+        let mut lease = Lease::new(&smooth, 8..=8);
+        lease.check(T).unwrap();
+        let held = |lease: &Lease<_>, millis: u64| lease.held(after(T, millis * 1_000_000));
+        assert_eq!(
+            [0, 99, 101, 201, 799, 800].map(|at| held(&lease, at)),
+            [7, 7, 6, 5, 0, 0]
+        );
+        lease.check(after(T, 350_000_000)).unwrap();
+        assert_eq!(held(&lease, 350), 3);
+        assert_eq!(lease.give_back(after(T, 350_000_000)), 3);
+        assert_eq!(lease.give_back(after(T, 350_000_000)), 0);
+
+        let window = Limiter::new(FixedWindow::new(Quota::per_second(10)));
+        let mut lease = Lease::new(&window, 8..=8);
+        let late = after(T, 900_000_000);
+        lease.check(late).unwrap();
+        assert_eq!(lease.held(after(late, 99_999_999)), 7);
+        assert_eq!(lease.held(after(late, 100_000_000)), 0);
+
+        let sliding = Limiter::new(SlidingWindow::new(Quota::per_second(10)));
+        let mut lease = Lease::new(&sliding, 8..=8);
+        lease.check(late).unwrap();
+        assert_eq!(lease.held(after(late, 99_999_999)), 7);
+        assert_eq!(lease.held(after(late, 100_000_000)), 0);
+
+        // Of several gates, whichever lets them lapse sooner.
+        let smooth = bucket(Quota::per_second(10));
+        let window = Limiter::new(FixedWindow::new(Quota::per_second(10)));
+        let mut lease = Lease::new(All((&smooth, &window)), 8..=8);
+        lease.check(after(T, 500_000_000)).unwrap();
+        assert_eq!(lease.held(after(T, 500_000_000)), 7);
+        assert_eq!(lease.held(after(T, 700_000_001)), 5);
+        assert_eq!(lease.held(after(T, 999_999_999)), 3);
+        assert_eq!(lease.held(after(T, 1_000_000_000)), 0);
+        assert_eq!(lease.give_back(after(T, 700_000_001)), 5);
+        assert_eq!(left(&window, T), 7, "two have lapsed under the other");
+    }
+
+    /// What is too old to be spent goes back: a window's permits are not lost by that.
+    #[test]
+    fn max_age() {
+        let window = Limiter::new(FixedWindow::new(Quota::per_day(100)));
+        let rules = LeaseState::new(20..=20).with_max_age(Duration::from_secs(1));
+        let mut lease = Lease::with_state(&window, rules);
+        lease.check(T).unwrap();
+        assert_eq!(lease.held(after(T, SECOND)), 19);
+        assert_eq!(lease.held(after(T, SECOND + 1)), 0);
+        lease.check(after(T, SECOND)).unwrap();
+        assert_eq!(left(&window, T), 80);
+        lease.check(after(T, SECOND + 1)).unwrap();
+        assert_eq!(lease.held(after(T, SECOND + 1)), 19, "a batch of its own");
+        assert_eq!(left(&window, T), 100 - 2 - 20);
+        drop(lease);
+        assert_eq!(left(&window, T), 97);
+    }
+
+    /// What was taken later is not spent earlier; a clock that has jumped back goes on with a batch of its own.
+    #[test]
+    fn late_and_jumped_back() {
+        let gate = bucket(Quota::per_minute(60));
+        let mut lease = Lease::new(&gate, 10..=10);
+        lease.check(T).unwrap();
+        let late = T.saturating_sub(Duration::from_secs(1));
+        assert_eq!((lease.held(late), lease.held(T)), (0, 9));
+        lease.check(late).unwrap();
+        assert_eq!((lease.held(T), left(&gate, T)), (9, 49));
+        assert_eq!(lease.give_back(late), 9);
+
+        let now = Timestamp::from_secs(100_000);
+        lease.check(now).unwrap();
+        let jumped = now.saturating_sub(Duration::from_secs(7_200));
+        lease.check(jumped).unwrap();
+        assert_eq!((lease.held(jumped), left(&gate, jumped)), (9, 50));
+        drop(lease);
+        assert_eq!(left(&gate, jumped), 59);
+    }
+
+    /// A shadow that would have refused has taken nothing, so there is nothing to hold.
+    #[test]
+    fn over_a_shadow() {
+        let shadow = Shadow::new(Limiter::new(FixedWindow::new(Quota::per_day(10))));
+        let mut lease = Lease::new(&shadow, 4..=4);
+        for _ in 0..30 {
+            assert!(lease.check(T).is_ok());
+        }
+        drop(lease);
+        assert!(left(shadow.gate(), T) <= 10);
+    }
+
+    #[test]
+    #[should_panic(expected = "the least is 1")]
+    fn batches_of_nothing() {
+        let _ = LeaseState::new(0..=4);
+    }
+
+    #[test]
+    #[should_panic(expected = "fewer than the least")]
+    #[allow(clippy::reversed_empty_ranges, reason = "that is the point")]
+    fn batches_of_no_size() {
+        let _ = LeaseState::new(4..=3);
+    }
+
+    /// No timestamp, cost or answer makes the accounting panic or hold more than was taken.
+    #[test]
+    fn total() {
+        let big = [0, 1, 2, 1 << 20, u64::MAX - 1, u64::MAX];
+        for max_age in big {
+            for taken in big {
+                for reset in big {
+                    for remaining in [0, 5, u64::MAX] {
+                        let mut state = LeaseState::new(1..=u64::MAX)
+                            .with_max_age(Duration::from_nanos(max_age))
+                            .with_interval(Duration::from_nanos(reset));
+                        let reset = Duration::from_nanos(reset);
+                        for allowed in [
+                            Allowed::new(u64::MAX, remaining, reset),
+                            Allowed::in_window(u64::MAX, remaining, reset),
+                        ] {
+                            for at in big.map(Timestamp::from_nanos) {
+                                state.granted(at, taken, 1, &allowed);
+                                for now in big.map(Timestamp::from_nanos) {
+                                    let held = state.held(now);
+                                    assert!(!state.is_late(now) || held == 0);
+                                    assert!(held <= taken.saturating_sub(1));
+                                    assert!(state.clone().spend(now, held) || held == 0);
+                                    assert!(
+                                        !state.clone().spend(now, held.saturating_add(1))
+                                            || held == u64::MAX
+                                    );
+                                    assert!(
+                                        state
+                                            .clone()
+                                            .give_back(now)
+                                            .is_none_or(|(then, rest)| then == at && rest <= taken)
+                                    );
+                                    assert!(state.wanted(now, 3) >= 3);
+                                    let _ = state.allowed(now).reset_after();
+                                }
+                                state.refused();
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What somebody does with one gate.
+    #[derive(Clone, Copy, Debug)]
+    enum Act {
+        /// A lease, how late its timestamp is, and the cost.
+        Spend(usize, u64, u64),
+        GiveBack(usize),
+        /// Drop the lease right after it was asked, and make another.
+        Renew(usize),
+        /// Past all leases, and possibly given back at once.
+        Direct(u64, bool),
+    }
+
+    fn acts(late: u64) -> impl Strategy<Value = Vec<(u64, Act)>> {
+        let pause = prop_oneof![
+            3 => Just(0_u64),
+            3 => 1_u64..1 << 22,
+            3 => 1_u64 << 22..1 << 28,
+            1 => 0_u64..1 << 33,
+        ];
+        let act = prop_oneof![
+            8 => (0_usize..3, 0..=late, 1_u64..4).prop_map(|(who, late, cost)| Act::Spend(who, late, cost)),
+            1 => (0_usize..3).prop_map(Act::GiveBack),
+            1 => (0_usize..3).prop_map(Act::Renew),
+            3 => (1_u64..6, any::<bool>()).prop_map(|(cost, back)| Act::Direct(cost, back)),
+        ];
+        prop::collection::vec((pause, act), 1..200)
+    }
+
+    /// Plays the acts; returns what passed, and when.
+    fn play(gate: &dyn Gate, acts: &[(u64, Act)], rules: &LeaseState) -> Vec<(u64, u64)> {
+        let mut leases = [(); 3].map(|()| Lease::with_state(gate, rules.clone()));
+        let mut now = T;
+        let mut passed = Vec::new();
+        for &(pause, act) in acts {
+            now = after(now, pause);
+            match act {
+                Act::Spend(who, late, cost) => {
+                    let at = now.saturating_sub(Duration::from_nanos(late));
+                    if leases[who].check_n(at, cost).is_ok() {
+                        passed.push((at.as_nanos(), cost));
+                    }
+                }
+                Act::GiveBack(who) => {
+                    leases[who].give_back(now);
+                }
+                Act::Renew(who) => {
+                    if leases[who].check(now).is_ok() {
+                        passed.push((now.as_nanos(), 1));
+                    }
+                    leases[who] = Lease::with_state(gate, rules.clone());
+                }
+                Act::Direct(cost, back) => {
+                    if gate.check_n(now, cost).is_ok() {
+                        if back {
+                            gate.refund(now, cost);
+                        } else {
+                            passed.push((now.as_nanos(), cost));
+                        }
+                    }
+                }
+            }
+        }
+        passed
+    }
+
+    /// Admitted cost in any stretch of time is at most the burst and what trickles in.
+    fn never_over_a_bucket(passed: &[(u64, u64)], limit: u64, period: u64, burst: u64) {
+        for begin in 0..passed.len() {
+            let mut sum = 0;
+            for &(at, cost) in &passed[begin..] {
+                sum += u128::from(cost);
+                let stretch = u128::from(at - passed[begin].0);
+                let bound = u128::from(burst) * u128::from(period) + u128::from(limit) * stretch;
+                assert!(sum * u128::from(period) <= bound, "{sum} in {stretch} ns");
+            }
+        }
+    }
+
+    fn count_in(passed: &[(u64, u64)], window: impl Fn(u64) -> bool) -> u64 {
+        let inside = passed.iter().filter(|(at, _)| window(*at));
+        inside.map(|(_, cost)| cost).sum()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn never_over(
+            acts in acts(0),
+            limit in 1_u64..60,
+            burst in 1_u64..60,
+            min in 1_u64..12,
+            more in 0_u64..40,
+            age in prop::option::of(0_u64..SECOND),
+        ) {
+            let quota = Quota::per_second(limit);
+            let mut rules = LeaseState::new(min..=min + more).with_interval(Duration::from_millis(50));
+            if let Some(age) = age {
+                rules = rules.with_max_age(Duration::from_nanos(age));
+            }
+            let wide = Limiter::new(TokenBucket::new(quota).with_burst(burst));
+            never_over_a_bucket(&play(&wide, &acts, &rules), limit, SECOND, burst);
+            let narrow = Limiter::new(TokenBucket::narrow(quota).with_burst(burst));
+            never_over_a_bucket(&play(&narrow, &acts, &rules), limit, SECOND, burst);
+
+            let window = Limiter::new(FixedWindow::new(quota));
+            let passed = play(&window, &acts, &rules);
+            for &(at, _) in &passed {
+                prop_assert!(count_in(&passed, |it| it / SECOND == at / SECOND) <= limit);
+            }
+
+            // The sliding rule, at every admission, with the counts as they were spent.
+            let sliding = Limiter::new(SlidingWindow::new(quota));
+            let passed = play(&sliding, &acts, &rules);
+            for last in 0..passed.len() {
+                let (at, _) = passed[last];
+                let (number, rest) = (at / SECOND, SECOND - at % SECOND);
+                let so_far = &passed[..=last];
+                let previous = count_in(so_far, |it| it / SECOND + 1 == number);
+                let current = count_in(so_far, |it| it / SECOND == number);
+                prop_assert!(previous * rest + current * SECOND <= limit * SECOND);
+            }
+
+            // Several at once: each of them.
+            let (a, b) = (
+                Limiter::new(TokenBucket::new(quota).with_burst(burst)),
+                Limiter::new(FixedWindow::new(Quota::per_second(limit + 3))),
+            );
+            let passed = play(&All((&a, &b)), &acts, &rules);
+            never_over_a_bucket(&passed, limit, SECOND, burst);
+            for &(at, _) in &passed {
+                prop_assert!(count_in(&passed, |it| it / SECOND == at / SECOND) <= limit + 3);
+            }
+        }
+
+        /// Late timestamps earn nothing here either, as long as nothing is given back with one: the law holds by the
+        /// timestamps that were given.
+        #[test]
+        fn late_is_not_over(acts in acts(SECOND), limit in 1_u64..60, burst in 1_u64..60, min in 1_u64..12) {
+            let quota = Quota::per_second(limit);
+            let rules = LeaseState::new(min..=40);
+            let gate = Limiter::new(TokenBucket::new(quota).with_burst(burst));
+            let acts: Vec<_> = acts
+                .into_iter()
+                .map(|(pause, act)| match act {
+                    Act::Spend(who, late, _) => (pause, Act::Spend(who, late, 1)),
+                    Act::Direct(cost, _) => (pause, Act::Direct(cost, false)),
+                    Act::GiveBack(who) | Act::Renew(who) => (pause, Act::Spend(who, 0, 1)),
+                })
+                .collect();
+            let mut passed = play(&gate, &acts, &rules);
+            passed.sort_unstable();
+            never_over_a_bucket(&passed, limit, SECOND, burst);
+        }
+
+        /// A lease that is always there for the only caller refuses nothing that the gate would have admitted, but for
+        /// permits that lapse in a fraction.
+        #[test]
+        fn hardly_ever_under(acts in acts(0), limit in 1_u64..60) {
+            let gate = Limiter::new(FixedWindow::new(Quota::per_second(limit)));
+            let plain = Limiter::new(FixedWindow::new(Quota::per_second(limit)));
+            let mut lease = Lease::new(&gate, 1..=16);
+            let mut now = T;
+            for (pause, act) in acts {
+                now = after(now, pause);
+                if let Act::Spend(_, _, cost) = act {
+                    prop_assert_eq!(lease.check_n(now, cost).is_ok(), plain.check_n(now, cost).is_ok());
+                }
+            }
+        }
+    }
+}
