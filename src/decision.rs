@@ -399,6 +399,20 @@ impl Denied {
         }
     }
 
+    /// Refused for want of room to count one more key.
+    #[cfg(feature = "std")]
+    pub(crate) const fn table_full(limit: u64) -> Self {
+        Self {
+            reason: Reason::TableFull,
+            limit,
+            basis: Basis::Plain {
+                remaining: 0,
+                retry: 0,
+                reset: 0,
+            },
+        }
+    }
+
     /// Lets the request pass all the same, uncounted.
     #[inline]
     pub(crate) fn overruled(&self) -> Allowed {

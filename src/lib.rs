@@ -39,7 +39,8 @@
 //!
 //! [`Limiter`] is one limiter that everybody shares. [`Table`] is one for every key, in fixed memory: a `static`, over
 //! lines elsewhere ([`SliceTable`]) or on the heap (`BoxTable`). All are lock-free, in interrupt handlers too.
-//! `OwnedTable` keeps exact keys for a single owner.
+//! `OwnedTable` keeps exact keys for a single owner; `Map` keeps them for servers, behind locks, and grows with the
+//! keys that are live.
 //!
 //! [`http`] writes what was decided into header fields and problem documents.
 //!
@@ -64,7 +65,7 @@
 //! |---|---|
 //! | `foldhash` | a default hasher for the tables, [`Seeded`], that links without an allocator |
 //! | `ahash` | a stronger one, for programs that have an allocator |
-//! | `std` | `Clock`, a monotonic source of timestamps; random seeds; `alloc` and `ahash` |
+//! | `std` | `Map`, exact keys that grow; `Clock`, a monotonic source of timestamps; random seeds; `alloc` and `ahash` |
 //! | `alloc` | `BoxTable`, which allocates once, when it is made |
 //! | `heapless` | `OwnedTable`, a keyed table with exact keys for a single owner |
 //! | `serde` | [`Quota`] as its text form, [`Timestamp`] as nanoseconds, [`Reason`] |
@@ -91,6 +92,8 @@ mod format;
 mod gate;
 pub mod http;
 mod limiter;
+#[cfg(feature = "std")]
+mod map;
 #[cfg(feature = "heapless")]
 mod owned;
 mod quota;
@@ -108,6 +111,8 @@ pub use gate::{All, AllDenied, Gate, Gates, Lease, LeaseState};
 #[cfg(any(tidegate_loom, feature = "portable-atomic", target_has_atomic = "32"))]
 pub use gate::{Beside, BesideCounts, Shadow, ShadowCounts};
 pub use limiter::Limiter;
+#[cfg(feature = "std")]
+pub use map::{Map, MapEntry, MapIter};
 #[cfg(feature = "heapless")]
 pub use owned::OwnedTable;
 pub use quota::{ParseQuotaError, ParseQuotaErrorKind, Quota, QuotaError};

@@ -54,6 +54,12 @@ pub trait Strategy: sealed::Sealed {
     /// fresh.
     fn idle_after(&self, cell: &Self::Cell, now: Timestamp) -> Duration;
 
+    /// Whether the cell has fully recovered, and so is as good as fresh.
+    #[inline]
+    fn is_idle(&self, cell: &Self::Cell, now: Timestamp) -> bool {
+        self.idle_after(cell, now).is_zero()
+    }
+
     /// Makes the cell fresh if it has fully recovered, which changes no answer; returns whether it had.
     fn sweep(&self, cell: &Self::Cell, now: Timestamp) -> bool;
 
@@ -121,11 +127,16 @@ impl<A: Algorithm<Word: AtomicWord>> Strategy for A {
         Algorithm::idle_after(self, cell.state(), now)
     }
 
+    #[inline]
+    fn is_idle(&self, cell: &Self::Cell, now: Timestamp) -> bool {
+        Algorithm::is_idle(self, cell.state(), now)
+    }
+
     fn sweep(&self, cell: &Self::Cell, now: Timestamp) -> bool {
         let idle = cell.update(|state| {
             if state == A::Word::ZERO {
                 Ok((None, ()))
-            } else if self.is_idle(state, now) {
+            } else if Algorithm::is_idle(self, state, now) {
                 Ok((Some(A::Word::ZERO), ()))
             } else {
                 Err(())

@@ -38,6 +38,80 @@ pub(crate) type Count = u64;
 ))]
 pub(crate) type Count = u32;
 
+/// A lock for many readers or one writer, that a panic does not close.
+///
+/// What a panicking writer leaves behind, it has to leave in order; those who come after go on with it.
+#[cfg(feature = "std")]
+pub(crate) struct Lock<T>(lock::RwLock<T>);
+
+#[cfg(feature = "std")]
+mod lock {
+    #[cfg(tidegate_loom)]
+    pub(crate) use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+    #[cfg(not(tidegate_loom))]
+    pub(crate) use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+}
+
+#[cfg(feature = "std")]
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(lock::RwLock::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn read(&self) -> lock::RwLockReadGuard<'_, T> {
+        self.0
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> lock::RwLockWriteGuard<'_, T> {
+        self.0
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A number that many threads count up and down.
+///
+/// Relaxed: it guards nothing. Each change of one atomic variable takes the one before into account, whatever the
+/// ordering, and that is all that counting needs.
+#[cfg(feature = "std")]
+pub(crate) struct Tally(atomic::AtomicUsize);
+
+#[cfg(feature = "std")]
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self(atomic::AtomicUsize::new(0))
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, count: usize) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, count: usize) {
+        self.0.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// One more, if that is no more than `most`; returns whether it was.
+    pub(crate) fn add_one_below(&self, most: usize) -> bool {
+        let next = |count| (count < most).then(|| count + 1);
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .is_ok()
+    }
+}
+
 /// A seed of a hasher: written when a program starts, never exchanged, so loads and stores are enough for it,
 /// which even cores without compare-exchange have. Loom has nothing to explore there.
 ///

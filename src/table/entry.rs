@@ -13,11 +13,11 @@ use crate::word::Word;
 /// Limits of one tier of clients, in a table whose other clients have others.
 ///
 /// States of all tiers live in one table, so they must mean the same: whether one is idle must not depend on the
-/// tier. Made by [`KeyedTable::tier`], which refuses limits of another scale.
+/// tier. Made by [`KeyedTable::tier`], or that of a map, which refuse limits of another scale.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Tier<A> {
-    pub(super) algorithm: A,
+    pub(crate) algorithm: A,
 }
 
 impl<A: Algorithm<Word: AtomicWord>, L, S> KeyedTable<A, L, S> {

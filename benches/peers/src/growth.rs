@@ -167,7 +167,7 @@ pub fn filled(rows: &[Row<u64>]) -> Vec<Filled> {
 pub fn streamed(rows: &[Row<u64>], keys: u64, times: usize) -> Vec<Streamed> {
     let mut results = Vec::new();
     for row in rows.iter().filter(|row| row.grows) {
-        let tasks = if row.is_ours() {
+        let tasks = if row.is_table() {
             [Task::Stream, Task::StreamFull]
         } else {
             [Task::Stream, Task::StreamSwept]

@@ -1,9 +1,9 @@
-//! tidegate's table, for both widths of word.
+//! tidegate's table, for both widths of word, and its map.
 
 use std::hash::Hash;
 use std::time::Duration;
 
-use tidegate::{BoxTable, Quota, Timestamp, TokenBucket};
+use tidegate::{BoxTable, Map, Quota, Timestamp, TokenBucket};
 
 use crate::subject::{Keyed, Load, now};
 
@@ -12,6 +12,9 @@ pub struct Wide(BoxTable<TokenBucket>);
 
 /// The table with 32-bit words.
 pub struct Narrow(BoxTable<TokenBucket<u32>>);
+
+/// The map, with 64-bit words.
+pub struct Exact<K>(Map<K, TokenBucket>);
 
 fn quota(load: Load) -> (Quota, u64) {
     let (per, burst) = load.gcra();
@@ -64,3 +67,22 @@ macro_rules! keyed {
 
 keyed!(Wide);
 keyed!(Narrow);
+
+impl<K> Exact<K> {
+    pub fn new(load: Load) -> Self {
+        let (quota, burst) = quota(load);
+        Self(Map::new(TokenBucket::new(quota).with_burst(burst)))
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync> Keyed<K> for Exact<K> {
+    #[inline(always)]
+    fn check(&self, key: &K) -> bool {
+        self.0.check(key, Timestamp::from_nanos(now())).is_ok()
+    }
+
+    fn sweep(&self) -> bool {
+        self.0.sweep(Timestamp::from_nanos(now()));
+        true
+    }
+}

@@ -6,14 +6,17 @@ use crate::crates::{Governor, Pingora, TokioRateLimit, Trypema};
 use crate::floors::{Array, Hashed};
 use crate::hand::{Dash, Locked};
 #[cfg(feature = "table")]
-use crate::ours::{Narrow, Wide};
+use crate::ours::{Exact, Narrow, Wide};
 use crate::subject::{Keyed, Load};
 
 /// The floor to which every ratio is taken.
 pub const FLOOR: &str = "floor: hash + probe + CAS";
-/// Our two.
+/// Our two tables.
 pub const WIDE: &str = "tidegate (u64)";
 pub const NARROW: &str = "tidegate (u32)";
+/// Our map.
+#[cfg(feature = "table")]
+pub const EXACT: &str = "tidegate Map (exact keys)";
 /// The one to beat.
 pub const GOVERNOR: &str = "governor + ahash (frozen clock)";
 
@@ -82,8 +85,9 @@ impl<K> Row<K> {
         self.name.starts_with("floor")
     }
 
-    pub fn is_ours(&self) -> bool {
-        self.name.starts_with("tidegate")
+    /// Whether it has a fixed size.
+    pub fn is_table(&self) -> bool {
+        [WIDE, NARROW].contains(&self.name)
     }
 }
 
@@ -99,6 +103,8 @@ macro_rules! common {
             row(WIDE, |load, n| Box::new(Wide::new(load, n))).grows(),
             #[cfg(feature = "table")]
             row(NARROW, |load, n| Box::new(Narrow::new(load, n))).grows(),
+            #[cfg(feature = "table")]
+            row(EXACT, |load, _| Box::new(Exact::new(load))).grows(),
             row(GOVERNOR, |load, _| Box::new(Governor::frozen_ahash(load))).grows(),
             row("governor + SipHash (frozen clock)", |load, _| {
                 Box::new(Governor::frozen(load))
