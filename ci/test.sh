@@ -24,6 +24,7 @@ done
 step "lints" cargo clippy --workspace --all-targets --features $features -- -D warnings
 step "tests, debug" cargo test --workspace --features $features
 step "tests, release" cargo test --workspace --features $features --release
+step "processes that share keys" cargo run --quiet --release --example sharding --features std
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
     cargo doc --no-deps --features std,serde,defmt,heapless,fugit,embassy-time,portable-atomic
 step "features" ci/features.sh

@@ -40,7 +40,7 @@
 //! [`Limiter`] is one limiter that everybody shares. [`Table`] is one for every key, in fixed memory: a `static`, over
 //! lines elsewhere ([`SliceTable`]) or on the heap (`BoxTable`). All are lock-free, in interrupt handlers too.
 //! `OwnedTable` keeps exact keys for a single owner; `Map` keeps them for servers, behind locks, and grows with the
-//! keys that are live.
+//! keys that are live. [`owner`] says which of several processes decides for a key.
 //!
 //! [`http`] writes what was decided into header fields and problem documents.
 //!
@@ -96,6 +96,7 @@ mod limiter;
 mod map;
 #[cfg(feature = "heapless")]
 mod owned;
+mod owner;
 mod quota;
 mod scale;
 mod strategy;
@@ -115,6 +116,7 @@ pub use limiter::Limiter;
 pub use map::{Map, MapEntry, MapIter};
 #[cfg(feature = "heapless")]
 pub use owned::OwnedTable;
+pub use owner::{owner, owner_weighted};
 pub use quota::{ParseQuotaError, ParseQuotaErrorKind, Quota, QuotaError};
 pub use strategy::{Cell, Strategy};
 pub use sync::AtomicWord;
