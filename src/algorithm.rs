@@ -11,6 +11,7 @@ use crate::time::Timestamp;
 use crate::word::Word;
 
 pub use fixed_window::FixedWindow;
+pub(crate) use fixed_window::{PERIOD_MAX, apart, bits, resolution, tolerated};
 pub use sliding_window::SlidingWindow;
 pub use token_bucket::TokenBucket;
 

@@ -25,6 +25,10 @@ pub enum ConfigError {
     PeriodTooShort,
     /// The period is longer than 146 years.
     PeriodTooLong,
+    /// The limit is above the `N` of a [`SlidingLog`](crate::SlidingLog).
+    LimitAboveCapacity,
+    /// A log that threads share cannot have so many places: 510 in `u32` words, 65,534 in `u64` words.
+    LogTooLong,
 }
 
 impl ConfigError {
@@ -47,6 +51,12 @@ impl ConfigError {
                 "the period is too short for this word to tell late timestamps from old states; lengthen it, lower the limit, or use the u64 word"
             }
             Self::PeriodTooLong => "the period is longer than 146 years (2^62 ns)",
+            Self::LimitAboveCapacity => {
+                "the limit is above the N of the log, which is how many permits it can remember"
+            }
+            Self::LogTooLong => {
+                "a limit above 510 in u32 words, or 65534 in u64 words, is more than the log can number; for one owner use VecLog"
+            }
         }
     }
 }

@@ -31,6 +31,7 @@
 //! | [`TokenBucket`] | a steady rate, and bursts up to a size of your choice | one virtual time |
 //! | [`FixedWindow`] | `limit` in each window; up to twice that around a boundary | count, window |
 //! | [`SlidingWindow`] | about `limit` in any period; evens out the boundary | two counts, window |
+//! | [`SlidingLog`] | exactly `limit` in any period | a word for each permit |
 //!
 //! Each comes for `u64` words (the default) and `u32` words (`TokenBucket::narrow` and so on), for cores whose
 //! widest atomic has 32 bits. An algorithm of your own needs only to implement [`Algorithm`].
@@ -66,7 +67,7 @@
 //! | `foldhash` | a default hasher for the tables, [`Seeded`], that links without an allocator |
 //! | `ahash` | a stronger one, for programs that have an allocator |
 //! | `std` | `Map`, exact keys that grow; `Clock`, a monotonic source of timestamps; random seeds; `alloc` and `ahash` |
-//! | `alloc` | `BoxTable`, which allocates once, when it is made |
+//! | `alloc` | `BoxTable`, which allocates once, when it is made; `VecLog`, an exact log of any size for one owner |
 //! | `heapless` | `OwnedTable`, a keyed table with exact keys for a single owner |
 //! | `serde` | [`Quota`] as its text form, [`Timestamp`] as nanoseconds, [`Reason`] |
 //! | `defmt` | `defmt::Format` |
@@ -92,6 +93,7 @@ mod format;
 mod gate;
 pub mod http;
 mod limiter;
+mod log;
 #[cfg(feature = "std")]
 mod map;
 #[cfg(feature = "heapless")]
@@ -112,13 +114,16 @@ pub use gate::{All, AllDenied, Gate, Gates, Lease, LeaseState};
 #[cfg(any(tidegate_loom, feature = "portable-atomic", target_has_atomic = "32"))]
 pub use gate::{Beside, BesideCounts, Shadow, ShadowCounts};
 pub use limiter::Limiter;
+pub use log::{LogCell, LogState, SlidingLog};
+#[cfg(feature = "alloc")]
+pub use log::{VecLog, VecLogState};
 #[cfg(feature = "std")]
 pub use map::{Map, MapEntry, MapIter};
 #[cfg(feature = "heapless")]
 pub use owned::OwnedTable;
 pub use owner::{owner, owner_weighted};
 pub use quota::{ParseQuotaError, ParseQuotaErrorKind, Quota, QuotaError};
-pub use strategy::{Cell, Strategy};
+pub use strategy::{Cell, OwnedStrategy, Strategy};
 pub use sync::AtomicWord;
 #[cfg(feature = "alloc")]
 pub use table::BoxTable;

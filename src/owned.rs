@@ -5,11 +5,10 @@ use core::fmt;
 
 use heapless::Vec;
 
-use crate::algorithm::Algorithm;
 use crate::decision::{Allowed, Basis, Denied, Reason};
+use crate::strategy::OwnedStrategy;
 use crate::table::{FullCounts, OnFull};
 use crate::time::Timestamp;
-use crate::word::Word;
 
 /// One limiter for every client of a single owner: at most `N` keys, kept whole and compared exactly.
 ///
@@ -30,7 +29,7 @@ use crate::word::Word;
 ///
 /// # Cost
 ///
-/// - Memory: a key and a word a slot, aligned, in place: for a `u32` key 8 bytes with narrow words and 16 with wide
+/// - Memory: a key and a state a slot, which is a word but for an exact log; aligned, in place: for a `u32` key 8 bytes with narrow words and 16 with wide
 ///   ones, 12 and 16 for a MAC address. Besides them the limits, three counters and two indices.
 /// - A known key: up to `N` comparisons of keys, one after the other, and a step of the algorithm. A bound that is
 ///   small, and known beforehand, is worth more to firmware than an average.
@@ -57,22 +56,22 @@ use crate::word::Word;
 /// assert_eq!(nodes.len_live(now), 0);
 /// assert_eq!(nodes.check(&node, now).unwrap().remaining(), 4);
 /// ```
-pub struct OwnedTable<K, A: Algorithm, const N: usize> {
+pub struct OwnedTable<K, A: OwnedStrategy, const N: usize> {
     algorithm: A,
     on_full: OnFull,
     full: FullCounts,
     /// Where the search for an idle slot begins: behind the one reused last, which has just been used.
     hand: usize,
     /// In no order. No key occurs twice.
-    slots: Vec<Slot<K, A::Word>, N>,
+    slots: Vec<Slot<K, A::State>, N>,
 }
 
-struct Slot<K, W> {
+struct Slot<K, S> {
     key: K,
-    state: W,
+    state: S,
 }
 
-impl<K, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
+impl<K, A: OwnedStrategy, const N: usize> OwnedTable<K, A, N> {
     /// An empty table.
     ///
     /// Without a slot it does not compile.
@@ -124,7 +123,7 @@ impl<K, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
 
     /// How many keys have used something that has not come back yet. Visits every slot.
     pub fn len_live(&self, now: Timestamp) -> usize {
-        let live = |slot: &&Slot<K, A::Word>| !self.algorithm.is_idle(slot.state, now);
+        let live = |slot: &&Slot<K, A::State>| !self.algorithm.is_idle(&slot.state, now);
         self.slots.iter().filter(live).count()
     }
 
@@ -133,7 +132,7 @@ impl<K, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
     pub fn iter(&self, now: Timestamp) -> impl Iterator<Item = (&K, Allowed)> {
         self.slots.iter().filter_map(move |slot| {
             // Cost 0 is always admitted.
-            let (_, allowed) = self.algorithm.step(slot.state, now, 0).ok()?;
+            let allowed = self.algorithm.peek_n(&slot.state, now, 0).ok()?;
             Some((&slot.key, allowed))
         })
     }
@@ -150,7 +149,7 @@ impl<K, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
     pub fn sweep(&mut self, now: Timestamp) {
         let algorithm = &self.algorithm;
         self.slots
-            .retain(|slot| !algorithm.is_idle(slot.state, now));
+            .retain(|slot| !algorithm.is_idle(&slot.state, now));
     }
 
     /// How often the table was full, by what was done.
@@ -162,25 +161,25 @@ impl<K, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
     /// [`Limiter::retune`](crate::Limiter::retune). Visits every slot.
     pub fn retune(&mut self, algorithm: A, now: Timestamp) {
         for slot in &mut self.slots {
-            slot.state = algorithm.adopt(&self.algorithm, slot.state, now);
+            algorithm.adopt(&self.algorithm, &mut slot.state, now);
         }
         self.algorithm = algorithm;
     }
 
     /// An idle slot of a full table: all `N` slots are there, and the hand is at most `N`.
     fn find_idle(&self, now: Timestamp) -> Option<usize> {
-        let idle = |&index: &usize| self.algorithm.is_idle(self.slots[index].state, now);
+        let idle = |&index: &usize| self.algorithm.is_idle(&self.slots[index].state, now);
         (self.hand..N).chain(0..self.hand).find(idle)
     }
 
     /// The slot that would be idle first. None in an empty table only.
     fn nearest_to_idle(&self, now: Timestamp) -> Option<usize> {
-        let wait = |&index: &usize| self.algorithm.idle_after(self.slots[index].state, now);
+        let wait = |&index: &usize| self.algorithm.idle_after(&self.slots[index].state, now);
         (0..self.slots.len()).min_by_key(wait)
     }
 }
 
-impl<K: Eq, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
+impl<K: Eq, A: OwnedStrategy, const N: usize> OwnedTable<K, A, N> {
     #[inline]
     fn position<Q>(&self, key: &Q) -> Option<usize>
     where
@@ -219,12 +218,8 @@ impl<K: Eq, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
         let Some(index) = self.position(key) else {
             return self.check_unseen(key, now, cost);
         };
-        let slot = &mut self.slots[index];
-        let (next, allowed) = self.algorithm.step(slot.state, now, cost)?;
-        if cost > 0 {
-            slot.state = next;
-        }
-        Ok(allowed)
+        self.algorithm
+            .check_n(&mut self.slots[index].state, now, cost)
     }
 
     /// The rest of [`check_n`](Self::check_n): the key has no slot.
@@ -235,7 +230,8 @@ impl<K: Eq, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
         K: Clone,
     {
         // What needs no slot gets none: a cost of 0, and what is refused even of a fresh state.
-        let (state, allowed) = self.algorithm.step(A::Word::ZERO, now, cost)?;
+        let mut state = self.algorithm.fresh();
+        let allowed = self.algorithm.check_n(&mut state, now, cost)?;
         if cost == 0 {
             return Ok(allowed);
         }
@@ -297,12 +293,10 @@ impl<K: Eq, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let state = match self.position(key) {
-            Some(index) => self.slots[index].state,
-            None => A::Word::ZERO,
-        };
-        let (_, allowed) = self.algorithm.step(state, now, cost)?;
-        Ok(allowed)
+        match self.position(key) {
+            Some(index) => self.algorithm.peek_n(&self.slots[index].state, now, cost),
+            None => self.algorithm.peek_n(&self.algorithm.fresh(), now, cost),
+        }
     }
 
     /// Gives back permits that were taken with `taken_at` and not used, as
@@ -315,11 +309,8 @@ impl<K: Eq, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
         let Some(index) = self.position(key) else {
             return false;
         };
-        let slot = &mut self.slots[index];
-        let next = self.algorithm.refund(slot.state, taken_at, cost);
-        let changed = next != slot.state;
-        slot.state = next;
-        changed
+        let state = &mut self.slots[index].state;
+        self.algorithm.refund(state, taken_at, cost)
     }
 
     /// Forgets a key and what it has used, and vacates its slot.
@@ -334,7 +325,7 @@ impl<K: Eq, A: Algorithm, const N: usize> OwnedTable<K, A, N> {
     }
 }
 
-impl<K, A: Algorithm + fmt::Debug, const N: usize> fmt::Debug for OwnedTable<K, A, N> {
+impl<K, A: OwnedStrategy + fmt::Debug, const N: usize> fmt::Debug for OwnedTable<K, A, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedTable")
             .field("algorithm", &self.algorithm)

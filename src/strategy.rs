@@ -1,5 +1,7 @@
 //! What a limiter keeps, and how it decides with it, where several threads share it.
 
+pub(crate) mod owned;
+
 use core::time::Duration;
 
 use crate::algorithm::Algorithm;
@@ -8,6 +10,8 @@ use crate::sync::private::Cells;
 use crate::sync::{AtomicWord, Ordering};
 use crate::time::Timestamp;
 use crate::word::Word;
+
+pub use owned::OwnedStrategy;
 
 /// A way to limit that threads can share without a lock: an [`Algorithm`] over one atomic word, or the
 /// exact log over many.

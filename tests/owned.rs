@@ -468,3 +468,66 @@ fn retuned() {
     assert_eq!(table.check_n(&1, T, 0).unwrap().remaining(), 0);
     assert_eq!(table.algorithm().limit(), 3);
 }
+
+/// An exact log for each key answers as a log of the key's own.
+mod exact_logs {
+    use tidegate::{OwnedStrategy, SlidingLog};
+
+    use super::*;
+
+    fn play<S: OwnedStrategy + Copy, const N: usize>(log: S, script: &[(i64, Call)]) {
+        let mut table = OwnedTable::<u8, S, N>::new(log);
+        let mut own: HashMap<u8, S::State> = HashMap::new();
+        let mut now = T;
+        for &(pause, call) in script {
+            now = Timestamp::from_nanos(now.as_nanos() + pause.unsigned_abs() * 1_000_000);
+            match call {
+                Call::Check { key, cost } => {
+                    let others = own
+                        .iter()
+                        .filter(|(it, state)| **it != key && !log.is_idle(state, now))
+                        .count();
+                    let state = own.entry(key).or_insert_with(|| log.fresh());
+                    let was_idle = log.is_idle(state, now);
+                    match table.check_n(&key, now, cost) {
+                        Err(denied) if denied.reason() == Reason::TableFull => {
+                            assert!(was_idle && others == N);
+                        }
+                        answer => assert_eq!(answer, log.check_n(state, now, cost)),
+                    }
+                }
+                Call::Refund { key, cost } => {
+                    let before = own.get(&key).map(|state| log.peek_n(state, now, 0));
+                    own.get_mut(&key).map(|state| log.refund(state, now, cost));
+                    table.refund(&key, now, cost);
+                    let after = own.get(&key).map(|state| log.peek_n(state, now, 0));
+                    assert!(before.is_none() || after == Some(table.peek_n(&key, now, 0)));
+                }
+                Call::Reset { key } => {
+                    own.remove(&key);
+                    table.reset(&key);
+                }
+                Call::Sweep => table.sweep(now),
+                Call::Retune { .. } => {
+                    table.retune(log, now);
+                }
+                Call::Clear => {
+                    own.clear();
+                    table.clear();
+                }
+            }
+            let live = own.values().filter(|state| !log.is_idle(state, now));
+            assert_eq!(table.len_live(now), live.count());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn of_each_key(script in scripts(8)) {
+            play::<_, 4>(SlidingLog::<5>::new(Quota::per_minute(5)), &script);
+            play::<_, 4>(SlidingLog::<5, u32>::narrow(Quota::per_minute(3)), &script);
+        }
+    }
+}

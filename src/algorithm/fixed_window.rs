@@ -69,13 +69,13 @@ pub struct FixedWindow<W = u64> {
 
 /// How far `place` lies after `number`, which wraps at so many bits: by sign extension of their difference.
 #[inline]
-pub(super) fn apart(place: u64, number: u64, bits: u32) -> i64 {
+pub(crate) fn apart(place: u64, number: u64, bits: u32) -> i64 {
     let shift = u64::BITS - bits;
     (place.wrapping_sub(number) << shift) as i64 >> shift
 }
 
 /// Bits that a count up to `limit` needs.
-pub(super) const fn bits(limit: u64) -> u32 {
+pub(crate) const fn bits(limit: u64) -> u32 {
     u64::BITS - limit.leading_zeros()
 }
 
@@ -83,10 +83,10 @@ pub(super) const fn bits(limit: u64) -> u32 {
 pub(super) const NUMBER_BITS_MIN: u32 = 16;
 
 /// Periods above this are refused, so that sums of a period and a lateness cannot overflow.
-pub(super) const PERIOD_MAX: u64 = 1 << 62;
+pub(crate) const PERIOD_MAX: u64 = 1 << 62;
 
 /// The lateness that windows numbered in `number_bits` bits can tolerate: up to an hour, at least a minute.
-pub(super) const fn tolerated(
+pub(crate) const fn tolerated(
     word_bits: u32,
     number_bits: u32,
     unit: u64,
@@ -204,7 +204,7 @@ constructors!(u32, narrow, try_narrow, narrow_anchored, try_narrow_anchored,
 
 /// The finest unit, a power of two nanoseconds, in which a window of `period` and an hour's lateness fit, or
 /// a minute's where an hour would cost more than a 256th of the period; and the window's length in it.
-const fn resolution(
+pub(crate) const fn resolution(
     word_bits: u32,
     number_bits: u32,
     period: u64,

@@ -9,6 +9,7 @@
     reason = "each test binary uses a part"
 )]
 
+pub mod log_model;
 pub mod model;
 pub mod script;
 pub mod subject;

@@ -3,7 +3,8 @@
 #![no_std]
 
 use tidegate::{
-    FixedWindow, Limiter, Line, Quota, SliceTable, SlidingWindow, Timestamp, TokenBucket,
+    FixedWindow, Limiter, Line, Quota, SliceTable, SlidingLog, SlidingWindow, Timestamp,
+    TokenBucket,
 };
 
 static BUCKET: Limiter<TokenBucket<u32>> = Limiter::new(TokenBucket::narrow(Quota::per_second(10)));
@@ -11,6 +12,7 @@ static WINDOW: Limiter<FixedWindow<u32>> =
     Limiter::new(FixedWindow::narrow_anchored(Quota::per_minute(100)));
 static SLIDING: Limiter<SlidingWindow<u32>> =
     Limiter::new(SlidingWindow::narrow(Quota::per_minute(50)));
+static LOG: Limiter<SlidingLog<8, u32>> = Limiter::new(SlidingLog::narrow(Quota::per_minute(8)));
 
 static LINES: [Line<u32>; 32] = [const { Line::new() }; 32];
 static PEERS: SliceTable<TokenBucket<u32>> =
@@ -27,7 +29,10 @@ pub extern "C" fn may_answer(source: u32, uptime_ms: u32) -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn may_pass(uptime_ms: u32) -> bool {
     let now = Timestamp::from_millis(u64::from(uptime_ms));
-    BUCKET.check(now).is_ok() && WINDOW.check(now).is_ok() && SLIDING.check(now).is_ok()
+    BUCKET.check(now).is_ok()
+        && WINDOW.check(now).is_ok()
+        && SLIDING.check(now).is_ok()
+        && LOG.check(now).is_ok()
 }
 
 /// The wait, in milliseconds, which takes the divisions.
