@@ -164,7 +164,7 @@ impl<const N: usize, W> SlidingLog<N, W> {
 }
 
 /// The ring of a [`SlidingLog`] that threads share: `N` places and a head.
-pub struct LogCell<const N: usize, W: AtomicWord = u64> {
+pub struct LogCell<const N: usize, W: AtomicWord> {
     head: W::Atomic,
     places: [W::Atomic; N],
 }
