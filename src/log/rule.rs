@@ -10,6 +10,7 @@ use crate::algorithm::{PERIOD_MAX, apart, bits, resolution, tolerated};
 use crate::decision::{Allowed, Basis, Denied, Reason};
 use crate::error::ConfigError;
 use crate::quota::Quota;
+#[cfg(feature = "alloc")]
 use crate::scale::LATE_MAX;
 use crate::time::Timestamp;
 use crate::word::GENERATION_BITS;
