@@ -107,6 +107,24 @@ pub trait Algorithm {
         cost: u64,
     ) -> Result<(Self::Word, Allowed), Denied>;
 
+    /// The same decision, for a state that is another's than the one before: in a keyed table.
+    ///
+    /// There the processor cannot guess what depends on the state, so an algorithm may prefer choices of values to
+    /// branches; with one state it is the other way round. Does [`step`](Self::step) unless an algorithm says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step).
+    #[inline(always)]
+    fn step_keyed(
+        &self,
+        state: Self::Word,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<(Self::Word, Allowed), Denied> {
+        self.step(state, now, cost)
+    }
+
     /// The state after `cost` permits that were taken at `taken_at` have been given back.
     fn refund(&self, state: Self::Word, taken_at: Timestamp, cost: u64) -> Self::Word;
 

@@ -3,10 +3,14 @@
 mod batch;
 mod claim;
 mod entry;
+mod find;
 mod hash;
 mod line;
 mod slot;
 mod storage;
+mod upkeep;
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+mod x86;
 
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
@@ -19,7 +23,8 @@ use crate::time::Timestamp;
 use crate::word::Word;
 use crate::word::sealed::Arithmetic;
 
-use claim::{Claim, Found, Lines, Patience};
+use claim::{Claim, Patience};
+use find::{Found, Lines};
 use line::Place;
 
 pub use entry::{Entry, Tier};
@@ -137,7 +142,7 @@ fn stepping<A: Algorithm>(
     now: Timestamp,
     cost: u64,
 ) -> impl Fn(A::Word) -> (Option<A::Word>, Result<Allowed, Denied>) {
-    move |state| match algorithm.step(state, now, cost) {
+    move |state| match algorithm.step_keyed(state, now, cost) {
         Ok((next, allowed)) => ((cost > 0).then_some(next), Ok(allowed)),
         Err(denied) => (None, Err(denied)),
     }
@@ -317,9 +322,10 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
     ) -> Result<Allowed, Denied> {
         let slots = self.slots();
         // What needs no slot gets none: a cost of 0, and what is refused even of a fresh state.
-        let (_, fresh) = algorithm.step(A::Word::ZERO, now, cost)?;
+        let fresh = || algorithm.step(A::Word::ZERO, now, cost);
+        let (_, answer) = fresh()?;
         if cost == 0 {
-            return Ok(fresh);
+            return Ok(answer);
         }
         let mut patience = Patience::NEW;
         let answer = loop {
@@ -327,11 +333,11 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
                 Claim::Mine(found) => Some(found),
                 Claim::LookAgain => {
                     patience.pause();
-                    slots.find(place)
+                    slots.find_surely(place)
                 }
                 Claim::Full if self.on_full == OnFull::Allow => {
                     Counters::<A::Word>::add(&self.full.allowed, 1);
-                    break Ok(fresh);
+                    break fresh().map(|(_, answer)| answer);
                 }
                 Claim::Full => {
                     Counters::<A::Word>::add(&self.full.denied, 1);
@@ -347,7 +353,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
                 }
             };
             if let Some(answer) =
-                found.and_then(|found| slots.decide(found, stepping(algorithm, now, cost)))
+                found.and_then(|found| slots.decide_surely(found, stepping(algorithm, now, cost)))
             {
                 break answer;
             }
@@ -360,7 +366,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
 
     fn peek_at(&self, place: Place, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
         let slots = self.slots();
-        let state = slots.find(place).map(|found| slots.peek(found));
+        let state = slots.find_surely(place).map(|found| slots.peek(found));
         let state = state.unwrap_or(A::Word::ZERO);
         self.algorithm
             .step(state, now, cost)
@@ -370,8 +376,8 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
     fn change_at(&self, place: Place, change: impl Fn(A::Word) -> A::Word) -> bool {
         let slots = self.slots();
         let mut patience = Patience::NEW;
-        while let Some(found) = slots.find(place) {
-            let changed = slots.decide(found, |state| {
+        while let Some(found) = slots.find_surely(place) {
+            let changed = slots.decide_surely(found, |state| {
                 let next = change(state);
                 let differs = next != state;
                 (differs.then_some(next), differs)

@@ -46,7 +46,7 @@ impl Hasher for Same {
 
 /// A key whose first line is `line` of two (or the only one), and which prefers slot `slot`.
 const fn key(name: u64, line: u64, slot: u64) -> u64 {
-    line << 63 | name << 8 | slot
+    name << 40 | line << 31 | slot
 }
 
 type Shared<W> = Arc<BoxTable<TokenBucket<W>, Identity>>;

@@ -1,5 +1,6 @@
 //! The token bucket, as GCRA: one virtual time.
 
+use core::hint::select_unpredictable;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
@@ -377,16 +378,16 @@ impl<W: Word> TokenBucket<W> {
     }
 }
 
-impl<W: Word> Algorithm for TokenBucket<W> {
-    type Word = W;
-
-    #[inline]
-    fn limit(&self) -> u64 {
-        self.burst.get()
-    }
-
+impl<W: Word> TokenBucket<W> {
+    /// The step; `base` chooses where the price is added.
     #[inline(always)]
-    fn step(&self, state: W, now: Timestamp, cost: u64) -> Result<(W, Allowed), Denied> {
+    fn step_from(
+        &self,
+        state: W,
+        now: Timestamp,
+        cost: u64,
+        base: impl FnOnce(bool, W) -> W,
+    ) -> Result<(W, Allowed), Denied> {
         let at = self.at(now);
         if cost == 0 {
             return Ok((state, self.allowed(now, self.debt(state, at))));
@@ -397,18 +398,43 @@ impl<W: Word> Algorithm for TokenBucket<W> {
         // cost <= burst, so the price is at most `full`; debt is at most `horizon`. Their sum is a small part
         // of the word's range: no wrap.
         let price = self.per.wrapping_mul(W::truncate(cost));
-        // A branch, and not a choice of values, so that the processor can guess it: back-to-back decisions
-        // then wait for each other's compare-exchange alone, and not for this arithmetic as well.
-        let base = match self.used(state, at) {
-            None => at,
-            Some(debt) if debt > self.full.wrapping_sub(price) => {
-                let excess = debt.wrapping_add(price).wrapping_sub(self.full);
-                return Err(self.denied(now, Reason::Limited, debt, excess));
-            }
-            Some(_) => state,
-        };
+        let base = base(self.used(state, at).is_some(), at);
+        let debt = base.wrapping_sub(at);
+        if debt > self.full.wrapping_sub(price) {
+            let excess = debt.wrapping_add(price).wrapping_sub(self.full);
+            return Err(self.denied(now, Reason::Limited, debt, excess));
+        }
         let next = Self::nonzero(base.wrapping_add(price));
         Ok((next, self.allowed(now, next.wrapping_sub(at))))
+    }
+}
+
+impl<W: Word> Algorithm for TokenBucket<W> {
+    type Word = W;
+
+    #[inline]
+    fn limit(&self) -> u64 {
+        self.burst.get()
+    }
+
+    #[inline(always)]
+    fn step(&self, state: W, now: Timestamp, cost: u64) -> Result<(W, Allowed), Denied> {
+        // A branch, and not a choice of values, so that the processor can guess it: back-to-back decisions
+        // then wait for each other's compare-exchange alone, and not for this arithmetic as well.
+        self.step_from(
+            state,
+            now,
+            cost,
+            |is_used, at| if is_used { state } else { at },
+        )
+    }
+
+    #[inline(always)]
+    fn step_keyed(&self, state: W, now: Timestamp, cost: u64) -> Result<(W, Allowed), Denied> {
+        // Whether it is this one's second request of late or its first is anybody's guess.
+        self.step_from(state, now, cost, |is_used, at| {
+            select_unpredictable(is_used, state, at)
+        })
     }
 
     #[inline]
@@ -433,7 +459,10 @@ impl<W: Word> Algorithm for TokenBucket<W> {
 
     #[inline]
     fn is_idle(&self, state: W, now: Timestamp) -> bool {
-        self.debt(state, self.at(now)) == W::ZERO
+        // As `debt` is zero, without a branch: a table asks this of one slot after another, and the answer is
+        // anybody's guess. Nothing ahead wraps to the most there can be.
+        let ahead = state.wrapping_sub(self.at(now));
+        (ahead.wrapping_sub(W::UNIT) >= self.horizon) | (state == W::ZERO)
     }
 
     /// The same scale of time, and a burst that this one's horizon has room for: see [`TokenBucket::tier`].

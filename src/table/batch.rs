@@ -1,8 +1,10 @@
 //! Many keys at once: memory latency is paid once a group.
 
 use core::hash::{BuildHasher, Hash};
+use core::hint::select_unpredictable;
 
-use super::line::Place;
+use super::find::found;
+use super::line::{Line, Place};
 use super::{KeyedTable, Storage};
 use crate::algorithm::Algorithm;
 use crate::decision::{Allowed, Denied};
@@ -10,7 +12,7 @@ use crate::sync::AtomicWord;
 use crate::time::Timestamp;
 
 /// Keys whose lines are on their way at the same time.
-const GROUP: usize = 16;
+const GROUP: usize = 32;
 
 impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedTable<A, L, S> {
     /// One request of each key, in order, and `answer` with its index and decision.
@@ -34,6 +36,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
     /// assert_eq!(dropped, [3]);
     /// # }
     /// ```
+    #[inline]
     pub fn check_many<K: Hash>(
         &self,
         keys: &[K],
@@ -42,22 +45,28 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
     ) {
         let slots = self.slots();
         let mut places = [Place::NOWHERE; GROUP];
-        let mut lines = [0; GROUP];
+        let mut lines = [slots.lines_of(Place::NOWHERE); GROUP];
+        let mut likely = [0; GROUP];
         for (group, keys) in keys.chunks(GROUP).enumerate() {
-            let places = &mut places[..keys.len()];
-            for (place, key) in places.iter_mut().zip(keys) {
+            let (places, lines) = (&mut places[..keys.len()], &mut lines[..keys.len()]);
+            for ((place, lines), key) in places.iter_mut().zip(&mut *lines).zip(keys) {
                 *place = self.place(self.hasher.hash_one(key));
-                slots.prefetch(place.first());
+                *lines = slots.lines_of(*place);
+                lines[0].prefetch();
             }
-            // Most are in their first line; ask for the second of the others, without a branch that would have
-            // to wait for the line to be guessed wrong.
-            for (line, &place) in lines.iter_mut().zip(&*places) {
-                *line = slots.line_of(place);
-                slots.prefetch(*line);
+            // Most are in their first line, and only for the others the second has to come.
+            for (lines, place) in lines.iter_mut().zip(&*places) {
+                let is_in_first = Line::likely_committed_to([lines[0]; 2], place.key()) != 0;
+                lines[0] = select_unpredictable(is_in_first, lines[0], lines[1]);
+                lines[0].prefetch();
             }
-            for (index, (&line, &place)) in lines.iter().zip(&*places).enumerate() {
-                let found = slots.find_in(line, place);
-                let decision = self.check_found(found, place, &self.algorithm, now, 1);
+            // All of the group before the first exchange, which would keep the processor from looking ahead.
+            for ((likely, lines), place) in likely.iter_mut().zip(&*lines).zip(&*places) {
+                *likely = Line::likely_committed_to([lines[0]; 2], place.key());
+            }
+            for (index, place) in places.iter().enumerate() {
+                let found = found([lines[index][0]; 2], likely[index], *place);
+                let decision = self.check_found(found, *place, &self.algorithm, now, 1);
                 answer(group * GROUP + index, decision);
             }
         }

@@ -61,9 +61,10 @@
 //! by others of its key and taken by newcomers, its half-way slot taken back or moved into. What it can keep
 //! from others is that one slot, for a few looks. So an interrupt handler may call everything here.
 
-use core::hint::select_unpredictable;
+use core::ptr;
 
 use super::OnFull;
+use super::find::{Found, Lines};
 use super::line::{Line, Place, Slot};
 use super::slot::{State, Status, Tag, next};
 use crate::algorithm::Algorithm;
@@ -134,121 +135,70 @@ pub(super) enum Claim<'a, W: AtomicWord> {
     Full,
 }
 
-/// The lines, and what the protocol needs to know beside them.
-pub(super) struct Lines<'a, A: Algorithm<Word: AtomicWord>> {
-    pub(super) lines: &'a [Line<A::Word>],
-    /// Tells idle states.
-    pub(super) algorithm: &'a A,
-}
-
-/// A slot that is committed to the key, and its tag as it was seen.
-pub(super) type Found<'a, W> = (Slot<'a, W>, Tag<W>);
-
 /// A slot that could be taken, as it was seen.
+#[derive(Clone, Copy)]
 struct Victim<'a, W: AtomicWord> {
     slot: Slot<'a, W>,
     tag: Tag<W>,
     state: State<W>,
 }
 
-/// What a newcomer can choose from.
-struct Choice<'a, W: AtomicWord> {
-    /// A slot that is the key's already, committed or tentative.
-    own: Option<Found<'a, W>>,
-    free: Option<Victim<'a, W>>,
-    /// To be taken when patience is over.
-    unsettled: Option<Victim<'a, W>>,
-    /// Whether a slot could not be judged.
+/// Slots in a line of the narrowest words.
+const MOST_SLOTS: usize = 8;
+
+/// Free slots in the first line with which a newcomer does not look at the second.
+///
+/// Three of four, so that lines fill evenly. With three of eight they do as well, and more keys are in their first
+/// line than if it had to be five.
+const ROOMY: u32 = 3;
+
+/// A line as a newcomer saw it, with a bit for each slot in each of the masks.
+struct View<'a, W: AtomicWord> {
+    line: &'a Line<W>,
+    seen: [(Tag<W>, State<W>); MOST_SLOTS],
+    own: u32,
+    free: u32,
+    unsettled: u32,
+    /// Whether tag and state of a slot were not read of one generation, so that it could not be judged.
     is_changing: bool,
 }
 
+impl<'a, W: AtomicWord> View<'a, W> {
+    /// Of a line that was not looked at.
+    #[inline]
+    fn nothing(line: &'a Line<W>) -> Self {
+        View {
+            line,
+            seen: [(Tag(W::ZERO), State(W::ZERO)); MOST_SLOTS],
+            own: 0,
+            free: 0,
+            unsettled: 0,
+            is_changing: false,
+        }
+    }
+
+    /// One of the slots of a mask: the preferred, or the next after it.
+    #[inline]
+    fn any(&self, mask: u32, place: Place) -> Option<Victim<'a, W>> {
+        if mask == 0 {
+            return None;
+        }
+        let preferred = place.preferred() % W::SLOTS;
+        // The mask twice, so that what is after the last is the first again.
+        let ahead = (mask | mask << W::SLOTS) >> preferred;
+        let index = (preferred + ahead.trailing_zeros() as usize) % W::SLOTS;
+        let (tag, state) = self.seen[index];
+        Some(Victim {
+            slot: self.line.slot(index),
+            tag,
+            state,
+        })
+    }
+}
+
 impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
-    /// The key's committed slot.
-    ///
-    /// Both lines are asked for at once, and the preferred slot is tried first, by a branch: where it is guessed
-    /// right, the exchange that follows does not wait for the tags of a line that is not in the cache. Else all
-    /// tags of both lines are compared without another branch, for the second would be as hard to guess.
-    #[inline(always)]
-    pub(super) fn find(&self, place: Place) -> Option<Found<'a, A::Word>> {
-        let lines = self.lines_of(place);
-        lines[1].prefetch();
-        let slot = lines[0].slot(place.preferred());
-        let tag = slot.tag(Ordering::Relaxed);
-        if tag.is(place.key()) {
-            return Some((slot, tag));
-        }
-        let in_second = lines[1].committed_to(place.key());
-        found(
-            lines,
-            lines[0].committed_to(place.key()) | in_second << A::Word::SLOTS,
-            place,
-        )
-    }
-
-    /// The key's committed slot, in lines that are in the cache, or on their way: without a branch.
-    #[inline(always)]
-    pub(super) fn find_in(&self, line: usize, place: Place) -> Option<Found<'a, A::Word>> {
-        let line = &self.lines[line];
-        found([line; 2], line.committed_to(place.key()), place)
-    }
-
-    #[inline(always)]
-    fn lines_of(&self, place: Place) -> [&'a Line<A::Word>; 2] {
-        [
-            &self.lines[place.first()],
-            &self.lines[place.second(self.lines.len())],
-        ]
-    }
-
-    /// The line that the key's slot is in, if it is in the first, else the second.
-    #[inline(always)]
-    pub(super) fn line_of(&self, place: Place) -> usize {
-        let is_in_first = self.lines[place.first()].committed_to(place.key()) != 0;
-        select_unpredictable(is_in_first, place.first(), place.second(self.lines.len()))
-    }
-
-    #[inline(always)]
-    pub(super) fn prefetch(&self, line: usize) {
-        self.lines[line].prefetch();
-    }
-
-    /// Steps the state of a slot that was found; `None` if the slot has moved on, so look again.
-    ///
-    /// `step` returns the new state and the answer, or the answer alone where nothing is to be stored.
-    #[inline(always)]
-    pub(super) fn decide<T>(
-        &self,
-        (slot, mut tag): Found<'a, A::Word>,
-        mut step: impl FnMut(A::Word) -> (Option<A::Word>, T),
-    ) -> Option<T> {
-        let mut state = slot.state();
-        loop {
-            if state.generation() != tag.generation() {
-                tag = take_back(slot, tag, state)?;
-            }
-            let (stepped, answer) = step(state.payload());
-            let Some(stepped) = stepped else {
-                return Some(answer);
-            };
-            match slot.swap_state(state, State::new(stepped, tag.generation())) {
-                Ok(()) => return Some(answer),
-                Err(current) => state = current,
-            }
-        }
-    }
-
-    /// The slots a key may have, in the order that ranks them, without the line twice where there is but one.
-    fn candidates(&self, place: Place) -> impl Iterator<Item = Slot<'a, A::Word>> + use<'a, A> {
-        let first = place.first();
-        let second = place.second(self.lines.len());
-        let second = (second != first).then(|| &self.lines[second]);
-        let first = &self.lines[first];
-        first
-            .slots()
-            .chain(second.into_iter().flat_map(|line| line.slots()))
-    }
-
-    /// Tries to come by a slot for a key that has none.
+    /// Tries to come by a slot for a key that has none: in the first line while that has room to spare, else in the
+    /// line with more room; the preferred slot if it is free.
     #[cold]
     #[inline(never)]
     pub(super) fn claim(
@@ -258,30 +208,45 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
         on_full: OnFull,
         patience: &mut Patience,
     ) -> Claim<'a, A::Word> {
-        let Choice {
-            own,
-            free,
-            unsettled,
-            is_changing,
-        } = self.choose(place, now);
+        // The second line is not looked at if the first has room. Should a slot of the key's be there, `settle`
+        // finds it.
+        let lines = self.lines_of(place);
+        let first = self.view(lines[0], place, now);
+        let has_room = first.free.count_ones() >= ROOMY.min(A::Word::SLOTS as u32 / 2 + 1);
+        let second = if has_room || ptr::eq(lines[0], lines[1]) {
+            View::nothing(lines[1])
+        } else {
+            self.view(lines[1], place, now)
+        };
+        let either = |mask: fn(&View<'a, A::Word>) -> u32| {
+            let view = if mask(&first) != 0 { &first } else { &second };
+            view.any(mask(view), place)
+        };
         // Somebody of this key is at it, or done.
-        if let Some((slot, tag)) = own {
+        if let Some(Victim { slot, tag, .. }) = either(|view| view.own) {
             if tag.status() == Status::Tentative {
                 self.settle(place, slot, tag);
             }
             return Claim::LookAgain;
         }
-        let unsettled = if free.is_none() && (unsettled.is_some() || is_changing) {
-            match patience.may_take() {
-                Some(true) => unsettled,
-                Some(false) => return Claim::LookAgain,
-                // Not again: it counts as live.
-                None => None,
-            }
+        let roomier = if second.free.count_ones() > first.free.count_ones() {
+            &second
         } else {
-            None
+            &first
         };
-        let (victim, is_live) = match free.or(unsettled) {
+        let mut victim = roomier.any(roomier.free, place);
+        if victim.is_none() {
+            let unsettled = either(|view| view.unsettled);
+            if unsettled.is_some() || first.is_changing || second.is_changing {
+                match patience.may_take() {
+                    Some(true) => victim = unsettled,
+                    Some(false) => return Claim::LookAgain,
+                    // Not again: it counts as live.
+                    None => {}
+                }
+            }
+        }
+        let (victim, is_live) = match victim {
             Some(victim) => (victim, false),
             None if on_full == OnFull::Evict => match self.nearest_to_idle(place, now) {
                 Some(victim) => (victim, true),
@@ -300,59 +265,29 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
         }
     }
 
-    /// A slot for a newcomer: in the first line while that is less than half live, else in the line with more
-    /// room; the preferred slot if it is free.
-    ///
-    /// The second line is not looked at if the first has room. Should a slot of the key's be there, `settle` finds it.
-    fn choose(&self, place: Place, now: Timestamp) -> Choice<'a, A::Word> {
-        let mut chosen: Option<(usize, Victim<'a, A::Word>)> = None;
-        let mut own = None;
-        let mut unsettled = None;
-        let mut is_changing = false;
-        let lines = [place.first(), place.second(self.lines.len())];
-        for line in lines {
-            let mut free = 0;
-            let mut candidate = None;
-            for index in 0..A::Word::SLOTS {
-                let slot = self.lines[line].slot(place.preferred().wrapping_add(index));
-                let tag = slot.tag(Ordering::Relaxed);
-                if tag.has_fingerprint(place.key()) && tag.status() != Status::Vacant {
-                    own = Some((slot, tag));
+    /// Reads a line for a newcomer.
+    #[inline]
+    fn view(&self, line: &'a Line<A::Word>, place: Place, now: Timestamp) -> View<'a, A::Word> {
+        let mut view = View::nothing(line);
+        for (index, (slot, seen)) in line.slots().zip(&mut view.seen).enumerate() {
+            let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
+            *seen = (tag, state);
+            let is_own = tag.has_fingerprint(place.key()) && tag.status() != Status::Vacant;
+            view.own |= u32::from(is_own) << index;
+            match self.standing(tag, state, now) {
+                Standing::Free => view.free |= 1 << index,
+                Standing::Unsettled => view.unsettled |= 1 << index,
+                Standing::Changing => {
+                    slot.freshen(tag, state);
+                    view.is_changing = true;
                 }
-                let state = slot.state();
-                let victim = Victim { slot, tag, state };
-                match self.standing(tag, state, now) {
-                    Standing::Free => {
-                        free += 1;
-                        candidate.get_or_insert(victim);
-                    }
-                    Standing::Unsettled => {
-                        unsettled.get_or_insert(victim);
-                    }
-                    Standing::Changing => {
-                        slot.freshen(tag, state);
-                        is_changing = true;
-                    }
-                    Standing::Live => {}
-                }
-            }
-            if let Some(candidate) = candidate
-                && chosen.as_ref().is_none_or(|(best, _)| free > *best)
-            {
-                chosen = Some((free, candidate));
-            }
-            if free > A::Word::SLOTS / 2 || lines[0] == lines[1] {
-                break;
+                Standing::Live => {}
             }
         }
-        Choice {
-            own,
-            free: chosen.map(|(_, victim)| victim),
-            unsettled,
-            is_changing,
-        }
+        view
     }
 
+    #[inline(always)]
     fn standing(&self, tag: Tag<A::Word>, state: State<A::Word>, now: Timestamp) -> Standing {
         if state.generation() == next(tag.generation()) {
             // Half-way, its owner unseated.
@@ -402,7 +337,8 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
             // later one's scan sees the earlier one's tag.
             fence(Ordering::SeqCst);
             let mut is_ahead = true;
-            for other in self.candidates(place) {
+            // Nearly always there is but one: mine.
+            for other in self.holders(place) {
                 if other == mine {
                     is_ahead = false;
                     continue;
@@ -431,87 +367,6 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
                 .then_some(committed);
         }
     }
-
-    /// The state of a slot that was found; of one that is changing hands, the fresh one, for then it was idle.
-    #[inline]
-    pub(super) fn peek(&self, (slot, tag): Found<'a, A::Word>) -> A::Word {
-        let state = slot.state();
-        if state.generation() == tag.generation() {
-            state.payload()
-        } else {
-            A::Word::ZERO
-        }
-    }
-
-    /// Translates every state for an algorithm that replaces this one. For a caller who is alone.
-    pub(super) fn adopt(&self, new: &A, now: Timestamp) {
-        for slot in self.lines.iter().flat_map(Line::slots) {
-            let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
-            if tag.status() == Status::Committed && tag.generation() == state.generation() {
-                let payload = new.adopt(self.algorithm, state.payload(), now);
-                // Alone, so it cannot fail.
-                let _ = slot.swap_state(state, State::new(payload, state.generation()));
-            }
-        }
-    }
-
-    /// Empties every slot whose state says so.
-    pub(super) fn vacate(&self, mut whether: impl FnMut(A::Word) -> bool) {
-        for slot in self.lines.iter().flat_map(Line::slots) {
-            loop {
-                let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
-                if tag.status() != Status::Committed
-                    || tag.generation() != state.generation()
-                    || !whether(state.payload())
-                {
-                    break;
-                }
-                if unseat(slot, tag, state) {
-                    let vacant = Tag(A::Word::ZERO).with(next(tag.generation()), Status::Vacant);
-                    slot.swap_tag(tag, vacant, Ordering::Relaxed);
-                    break;
-                }
-            }
-        }
-    }
-
-    #[cfg(tidegate_loom)]
-    pub(super) fn committed(&self, place: Place) -> u32 {
-        self.candidates(place)
-            .map(|slot| u32::from(slot.tag(Ordering::Relaxed).is(place.key())))
-            .sum()
-    }
-
-    /// How many slots are committed to a key that has used something.
-    pub(super) fn live(&self, now: Timestamp) -> usize {
-        self.lines
-            .iter()
-            .flat_map(Line::slots)
-            .filter(|slot| {
-                let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
-                tag.status() == Status::Committed
-                    && tag.generation() == state.generation()
-                    && !self.algorithm.is_idle(state.payload(), now)
-            })
-            .count()
-    }
-}
-
-/// The slot of the lowest bit, if it still is the key's.
-#[inline(always)]
-fn found<'a, W: AtomicWord>(
-    lines: [&'a Line<W>; 2],
-    bits: u32,
-    place: Place,
-) -> Option<Found<'a, W>> {
-    if bits == 0 {
-        return None;
-    }
-    let index = bits.trailing_zeros() as usize;
-    let line = select_unpredictable(index < W::SLOTS, lines[0], lines[1]);
-    let slot = line.slot(index);
-    let tag = slot.tag(Ordering::Relaxed);
-    tag.is(place.key()).then_some((slot, tag))
 }
 
 /// What a newcomer may do with a slot.
@@ -520,15 +375,15 @@ enum Standing {
     Free,
     /// Take it when patience is over.
     Unsettled,
-    /// Tag and state were not read of one generation: look again.
+    /// Look again: tag and state were not read of one generation.
     Changing,
-    /// Somebody's.
+    /// Nothing: it is somebody's.
     Live,
 }
 
 /// Ends the generation of a slot, unless that is done already; false if tag and state are not of one generation,
 /// or the state has changed.
-fn unseat<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> bool {
+pub(super) fn unseat<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> bool {
     let generation = next(tag.generation());
     state.generation() == generation
         || state.generation() == tag.generation()
@@ -548,18 +403,4 @@ fn move_in<W: AtomicWord>(place: Place, victim: Victim<'_, W>) -> Option<Tag<W>>
         .with(next(tag.generation()), Status::Tentative);
     // Relaxed: the generation vouches for the state, the fence in `settle` for the order.
     slot.swap_tag(tag, mine, Ordering::Relaxed).then_some(mine)
-}
-
-/// Follows a state that has moved on from under its tag; `None` if the tag has moved on, too.
-#[cold]
-#[inline(never)]
-fn take_back<W: AtomicWord>(slot: Slot<'_, W>, tag: Tag<W>, state: State<W>) -> Option<Tag<W>> {
-    let taken = tag.with(next(tag.generation()), Status::Committed);
-    if state.generation() == taken.generation() {
-        return slot
-            .swap_tag(tag, taken, Ordering::Relaxed)
-            .then_some(taken);
-    }
-    slot.freshen(tag, state);
-    None
 }

@@ -85,7 +85,10 @@ impl BuildHasher for Seeded {
     #[inline]
     fn build_hasher(&self) -> Self::Hasher {
         static SHARED: foldhash::SharedSeed = foldhash::SharedSeed::from_u64(0xb7e1_5162_8aed_2a6a);
-        foldhash::quality::FoldHasher::with_seed(self.seeds[0].get(), &SHARED)
+        // It multiplies what it has by what comes, and so must not begin with zero: that would be the hash of every
+        // short key. These are digits of the golden ratio.
+        let begin = self.seeds[0].get() ^ 0x9e37_79b9_7f4a_7c15;
+        foldhash::quality::FoldHasher::with_seed(begin, &SHARED)
     }
 }
 

@@ -41,10 +41,10 @@ impl<W: AtomicWord> Line<W> {
     /// Asks for the line without waiting for it.
     #[inline]
     pub(super) fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        prefetch::read(self);
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+        super::x86::prefetch(self);
         // A load whose result nobody waits for is the next best thing.
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
         core::hint::black_box(self.slot(0).tag(Ordering::Relaxed));
     }
 
@@ -53,28 +53,52 @@ impl<W: AtomicWord> Line<W> {
     }
 
     /// A bit for each slot that is committed to the key, without a branch on any.
-    #[inline]
+    #[inline(always)]
     pub(super) fn committed_to(&self, key: Tag<W>) -> u32 {
         let mut found = 0;
         for (index, tag) in self.tags.as_ref().iter().enumerate() {
-            // Acquire: pairs with the Release that put the tag up, see `claim`.
-            let tag = Tag(W::load(tag, Ordering::Acquire));
+            let tag = Tag(W::load(tag, Ordering::Relaxed));
             found |= u32::from(tag.is(key)) << index;
         }
         found
     }
-}
 
-#[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code, reason = "there is no safe prefetch")]
-mod prefetch {
-    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    /// A bit for each slot that has the key's fingerprint, whatever its status.
+    #[inline(always)]
+    pub(super) fn holders(&self, key: Tag<W>) -> u32 {
+        let mut found = 0;
+        for (index, tag) in self.tags.as_ref().iter().enumerate() {
+            let tag = Tag(W::load(tag, Ordering::Relaxed));
+            found |= u32::from(tag.has_fingerprint(key)) << index;
+        }
+        found
+    }
 
-    #[inline]
-    pub(super) fn read<T>(line: &T) {
-        // SAFETY: a prefetch is a hint: it has no effect that a program can observe and faults on no address, and
-        // this one is that of a live reference. SSE, which has the instruction, is part of x86-64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(line).cast()) }
+    /// As [`committed_to`](Self::committed_to) of two lines, those of the second above those of the first, as a hint: now and then, but not for ever
+    /// without the table being changed, wrong on either side; and what is above the second line's means nothing.
+    /// Fewer instructions, where the processor can compare several tags at once.
+    #[inline(always)]
+    pub(super) fn likely_committed_to(lines: [&Self; 2], key: Tag<W>) -> u32 {
+        #[cfg(all(
+            target_arch = "x86_64",
+            target_feature = "sse2",
+            not(tidegate_loom),
+            not(miri)
+        ))]
+        {
+            let tags = lines.map(|line| line.tags.as_ref());
+            let word = key.0.widen();
+            match W::SLOTS {
+                4 => return super::x86::likely_wide(tags, word),
+                8 => {
+                    let mask = Tag::<W>::IDENTITY as u32;
+                    return super::x86::likely_narrow(tags, word as u32, mask);
+                }
+                _ => {}
+            }
+        }
+        let [first, second] = lines.map(|line| line.committed_to(key));
+        first | second << W::SLOTS
     }
 }
 
@@ -115,7 +139,6 @@ impl<W: AtomicWord> Slot<'_, W> {
 
     #[inline]
     pub(super) fn state(self) -> State<W> {
-        // Relaxed: a tag that was seen with Acquire vouches for how new this is at least.
         State(W::load(self.state, Ordering::Relaxed))
     }
 
@@ -155,8 +178,8 @@ impl Place {
     /// `lines` is not zero, and below 2^32.
     #[inline]
     pub(super) fn of(hash: u64, lines: usize) -> Self {
-        // A high product spreads the upper 32 bits evenly over the lines.
-        let first = (((hash >> 32) * lines as u64) >> 32) as usize;
+        // A high product spreads the lower 32 bits evenly over the lines.
+        let first = ((u64::from(hash as u32) * lines as u64) >> 32) as usize;
         Self { hash, first }
     }
 
@@ -176,9 +199,13 @@ impl Place {
     /// page tables. As to room it is nearly as good as any other.
     #[inline]
     pub(super) fn second(self, lines: usize) -> usize {
-        // The lowest bits of those that choose the first line, which hardly depends on them.
+        // Bits that the first line does not depend on.
         let bits = (self.hash >> 32) as usize % NEAR;
-        let second = self.first + 1 + bits * (lines - 1).min(NEAR) / NEAR;
+        let second = if lines > NEAR {
+            self.first + 1 + bits
+        } else {
+            self.first + 1 + bits * (lines - 1) / NEAR
+        };
         if second < lines {
             second
         } else {
@@ -186,8 +213,8 @@ impl Place {
         }
     }
 
-    /// The slot of a line that is tried first: the lowest bits, which are neither in the fingerprint nor in the
-    /// line.
+    /// The slot of a line that is tried first: by the lowest bits, which are not in the fingerprint, and on which the
+    /// line hardly depends.
     #[inline]
     pub(super) fn preferred(self) -> usize {
         self.hash as usize

@@ -1,10 +1,10 @@
 //! The bit fields of a slot: a tag, and a state with a generation.
 //!
 //! ```text
-//!  63 (31)                        6 5          2 1      0
-//! +--------------------------------+------------+--------+
-//! |          fingerprint           | generation | status |  tag
-//! +--------------------------------+------------+--------+
+//!  63 (31)                        6 5      4 3          0
+//! +--------------------------------+--------+------------+
+//! |          fingerprint           | status | generation |  tag
+//! +--------------------------------+--------+------------+
 //!
 //!  63 (31)                             4 3          0
 //! +-------------------------------------+------------+
@@ -16,9 +16,7 @@
 
 use crate::word::{GENERATION_BITS, Word};
 
-/// How many low bits of a tag are the status.
-const STATUS_BITS: u32 = 2;
-const STATUS_MASK: u64 = (1 << STATUS_BITS) - 1;
+const STATUS_MASK: u64 = 3 << GENERATION_BITS;
 const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 
 /// What a slot's tag says of it.
@@ -36,8 +34,8 @@ impl Status {
     const fn bits(self) -> u64 {
         match self {
             Self::Vacant => 0,
-            Self::Tentative => 1,
-            Self::Committed => 2,
+            Self::Tentative => 1 << GENERATION_BITS,
+            Self::Committed => 2 << GENERATION_BITS,
         }
     }
 }
@@ -49,28 +47,32 @@ pub(super) struct Tag<W>(pub(super) W);
 impl<W: Word> Tag<W> {
     /// A hash as the committed tag of generation 0 of the key that hashed so.
     ///
-    /// The fingerprint is the hash but for the lowest six bits: 58 bits of it, or 26.
+    /// The fingerprint is as many of the highest bits of the hash as there is room for: 58 of them, or 26.
     #[inline]
     pub(super) fn of(hash: u64) -> Self {
-        let fingerprint = hash & !(STATUS_MASK | GENERATION_MASK << STATUS_BITS);
+        let high = hash >> (64 - W::BITS);
+        let fingerprint = high & !(STATUS_MASK | GENERATION_MASK);
         Self(W::truncate(fingerprint | Status::Committed.bits()))
     }
+
+    /// All but the generation.
+    pub(super) const IDENTITY: u64 = !GENERATION_MASK;
 
     /// Whether this is a committed tag, of any generation, of the key whose [`Tag::of`] is `key`.
     #[inline]
     pub(super) fn is(self, key: Self) -> bool {
-        (self.0 ^ key.0) & !W::truncate(GENERATION_MASK << STATUS_BITS) == W::ZERO
+        (self.0 ^ key.0) & W::truncate(Self::IDENTITY) == W::ZERO
     }
 
     /// Whether this has the fingerprint of the key whose [`Tag::of`] is `key`, whatever its status.
     #[inline]
     pub(super) fn has_fingerprint(self, key: Self) -> bool {
-        (self.0 ^ key.0) & !W::truncate(STATUS_MASK | GENERATION_MASK << STATUS_BITS) == W::ZERO
+        (self.0 ^ key.0) & !W::truncate(STATUS_MASK | GENERATION_MASK) == W::ZERO
     }
 
     #[inline]
     pub(super) fn status(self) -> Status {
-        match self.0.widen() & STATUS_MASK {
+        match (self.0.widen() & STATUS_MASK) >> GENERATION_BITS {
             1 => Status::Tentative,
             2 => Status::Committed,
             _ => Status::Vacant,
@@ -79,14 +81,14 @@ impl<W: Word> Tag<W> {
 
     #[inline]
     pub(super) fn generation(self) -> u64 {
-        self.0.widen() >> STATUS_BITS & GENERATION_MASK
+        self.0.widen() & GENERATION_MASK
     }
 
     /// The same fingerprint with another generation and status.
     #[inline]
     pub(super) fn with(self, generation: u64, status: Status) -> Self {
-        let fingerprint = self.0 & !W::truncate(STATUS_MASK | GENERATION_MASK << STATUS_BITS);
-        let low = (generation & GENERATION_MASK) << STATUS_BITS | status.bits();
+        let fingerprint = self.0 & !W::truncate(STATUS_MASK | GENERATION_MASK);
+        let low = generation & GENERATION_MASK | status.bits();
         Self(fingerprint | W::truncate(low))
     }
 
@@ -149,7 +151,7 @@ mod tests {
                     assert_eq!((tag.generation(), tag.status()), (generation, status));
                     assert_eq!(tag.is(key), status == Status::Committed);
                     assert!(tag.has_fingerprint(key));
-                    assert!(!tag.has_fingerprint(Tag::of(1 << 6)));
+                    assert!(!tag.has_fingerprint(Tag::of(1 << 63)));
                     assert_eq!(tag.vacated(), key.with(generation, Status::Vacant));
                 }
             }

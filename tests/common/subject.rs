@@ -54,7 +54,14 @@ impl<A: Algorithm> Subject for A {
 
     fn step(&self, state: u64, now: u64, cost: u64) -> Result<(u64, Allowed), Denied> {
         let before = A::Word::from_payload(state);
-        let (next, allowed) = Algorithm::step(self, before, Timestamp::from_nanos(now), cost)?;
+        let now = Timestamp::from_nanos(now);
+        let answer = Algorithm::step(self, before, now, cost);
+        assert_eq!(
+            self.step_keyed(before, now, cost),
+            answer,
+            "a table decides the same"
+        );
+        let (next, allowed) = answer?;
         assert_eq!(
             A::Word::from_payload(next.payload()),
             next,
