@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-git ls-files -z src tests examples benches/limiter.rs Cargo.toml Cargo.lock crates README.md |
+git ls-files -z src tests examples benches/limiter.rs benches/lease.rs Cargo.toml Cargo.lock crates README.md |
     xargs -0 cp --parents -t "$copy"
 export RUSTFLAGS="--cfg tidegate_loom" RUST_BACKTRACE=0
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/mutants

@@ -122,6 +122,9 @@ impl<A: Strategy> Limiter<A> {
     ///
     /// `taken_at` is the timestamp with which they were taken: a window that has ended since has nothing to
     /// give back to. Never gives back more than was taken, nor above full. Returns whether anything changed.
+    ///
+    /// Refund soon. A token bucket cannot tell that it has been full since `taken_at`, when what was taken had come back by
+    /// itself; it may then admit that much more, once. After the admission's `reset_after` nothing is owed.
     pub fn refund(&self, taken_at: Timestamp, cost: u64) -> bool {
         self.algorithm.refund(&self.cell, taken_at, cost)
     }

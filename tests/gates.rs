@@ -295,8 +295,17 @@ mod all {
                 let refusing: Vec<_> =
                     (0..3).filter(|&it| plain[it].peek_n(now, cost).is_err()).collect();
                 let peeked = all.peek_n(now, cost);
+                let (p, q, r) = (a.state(), b.state(), c.state());
+                let copies = (
+                    Limiter::with_state(*a.algorithm(), p),
+                    Limiter::with_state(*b.algorithm(), q),
+                    Limiter::with_state(*c.algorithm(), r),
+                );
+                let passes = All((&copies.0, &copies.1, &copies.2)).admits(now, cost);
                 let answer = all.check_n(now, cost);
                 prop_assert_eq!(&peeked, &answer);
+                prop_assert_eq!(passes, answer.is_ok());
+                prop_assert_eq!((copies.0.state(), copies.2.state()), (a.state(), c.state()));
                 prop_assert_eq!(answer.is_ok(), refusing.is_empty());
                 if answer.is_ok() {
                     for gate in plain {

@@ -45,6 +45,12 @@ use crate::time::{Timestamp, saturating_nanos};
 /// Put first what is dearest to ask or may refuse without being foreseen, which is a table's key; then the limit that
 /// most requests compete for; last what gives back worst, which is a table that evicts live keys when it is full.
 ///
+/// # Cost
+///
+/// An admission costs a check of every gate and a peek at all but the first; a foreseen refusal a few loads. To put
+/// the numbers of several decisions together takes some divisions for each gate, whether or not anybody looks at them:
+/// who only wants to know whether a request passes calls [`admits`](All::admits).
+///
 /// # What it answers
 ///
 /// - Admitted: `remaining` is the fewest that any gate has left, `limit` that gate's, `reset_after` the longest.
@@ -95,6 +101,23 @@ impl<T: Gates + ?Sized> All<T> {
     pub fn check_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, AllDenied> {
         self.decide(now, cost)
             .map_err(|known| self.verdict(now, cost, known, |_, _| ()))
+    }
+
+    /// Whether [`check_n`](Self::check_n) admits the request: the same decision, and no numbers put together, which takes
+    /// a fraction of the time.
+    ///
+    /// ```
+    /// use tidegate::{All, Limiter, Quota, Timestamp, TokenBucket};
+    ///
+    /// let per_port = Limiter::new(TokenBucket::new(Quota::per_second(2)));
+    /// let link = Limiter::new(TokenBucket::new(Quota::per_second(1_000)));
+    /// let now = Timestamp::from_secs(1);
+    /// let passed = (0..5).filter(|_| All((&per_port, &link)).admits(now, 1)).count();
+    /// assert_eq!(passed, 2);
+    /// ```
+    #[inline]
+    pub fn admits(&self, now: Timestamp, cost: u64) -> bool {
+        self.0.take(now, cost, |_| ()).is_ok()
     }
 
     /// What [`check`](Self::check) would answer now; changes nothing.
@@ -170,44 +193,11 @@ impl<T: Gates + ?Sized> All<T> {
     }
 
     /// Takes from all gates, or from none and says which refused.
-    ///
-    /// Inlined, so that an admission of which only `is_ok()` is asked is never put together.
     #[inline]
     fn decide(&self, now: Timestamp, cost: u64) -> Result<Allowed, (usize, Denied)> {
-        let gates = &self.0;
-        let enforced = || (0..gates.count()).filter(|&index| gates.enforces_at(index));
-        // The first one's check is as good as a peek: before it nothing has been taken.
-        for index in enforced().skip(1) {
-            if let Err(denied) = gates.peek_at(index, now, cost) {
-                return Err((index, denied));
-            }
-        }
         let mut together = Together::NONE;
-        for index in enforced() {
-            match gates.check_at(index, now, cost) {
-                Ok(allowed) => together.admit(&allowed),
-                Err(denied) => {
-                    self.give_back(index, now, cost);
-                    return Err((index, denied));
-                }
-            }
-        }
-        // What refuses nothing has nothing to be given back either.
-        for index in (0..gates.count()).filter(|&index| !gates.enforces_at(index)) {
-            let _ = gates.check_at(index, now, cost);
-        }
+        self.0.take(now, cost, |allowed| together.admit(allowed))?;
         Ok(together.allowed())
-    }
-
-    /// Undoes what the gates before `end` have counted.
-    #[cold]
-    #[inline(never)]
-    fn give_back(&self, end: usize, now: Timestamp, cost: u64) {
-        for index in (0..end).rev() {
-            if self.0.enforces_at(index) {
-                self.0.refund_at(index, now, cost);
-            }
-        }
     }
 
     /// Puts the refusal together, with one that is known already. Nothing is taken by now.

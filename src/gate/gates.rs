@@ -23,10 +23,27 @@ mod sealed {
     /// Gates by number. A number that is out of range is never asked for.
     pub trait Gates {
         fn count(&self) -> usize;
-        fn check_at(&self, index: usize, now: Timestamp, cost: u64) -> Result<Allowed, Denied>;
+        /// Takes from all gates, and shows what each answers; or from none, and says which refused.
+        fn take(
+            &self,
+            now: Timestamp,
+            cost: u64,
+            each: impl FnMut(&Allowed),
+        ) -> Result<(), (usize, Denied)>;
         fn peek_at(&self, index: usize, now: Timestamp, cost: u64) -> Result<Allowed, Denied>;
         fn refund_at(&self, index: usize, taken_at: Timestamp, cost: u64) -> bool;
         fn enforces_at(&self, index: usize) -> bool;
+    }
+}
+
+/// Undoes what the gates before `end` have counted.
+#[cold]
+#[inline(never)]
+fn give_back(gates: &(impl sealed::Gates + ?Sized), end: usize, now: Timestamp, cost: u64) {
+    for index in (0..end).rev() {
+        if gates.enforces_at(index) {
+            gates.refund_at(index, now, cost);
+        }
     }
 }
 
@@ -38,12 +55,38 @@ macro_rules! tuple {
                 [$($index as usize),*].len()
             }
 
+            // Line by line, and not in a loop: so the compiler sees what of a decision nobody asks for.
             #[inline(always)]
-            fn check_at(&self, index: usize, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
-                match index {
-                    $($index => self.$index.check_n(now, cost),)*
-                    _ => Ok(NOTHING),
-                }
+            fn take(
+                &self,
+                now: Timestamp,
+                cost: u64,
+                mut each: impl FnMut(&Allowed),
+            ) -> Result<(), (usize, Denied)> {
+                let mut is_first = true;
+                $(if self.$index.enforces() {
+                    // The first one's check is as good as a peek: before it nothing has been taken.
+                    if is_first {
+                        is_first = false;
+                    } else if let Err(denied) = self.$index.peek_n(now, cost) {
+                        return Err(($index, denied));
+                    }
+                })*
+                let _ = is_first;
+                $(if self.$index.enforces() {
+                    match self.$index.check_n(now, cost) {
+                        Ok(allowed) => each(&allowed),
+                        Err(denied) => {
+                            give_back(self, $index, now, cost);
+                            return Err(($index, denied));
+                        }
+                    }
+                })*
+                // What refuses nothing has nothing to be given back either.
+                $(if !self.$index.enforces() {
+                    let _ = self.$index.check_n(now, cost);
+                })*
+                Ok(())
             }
 
             #[inline(always)]
@@ -88,9 +131,29 @@ impl<G: Gate> sealed::Gates for [G] {
         self.len()
     }
 
-    #[inline]
-    fn check_at(&self, index: usize, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
-        self[index].check_n(now, cost)
+    fn take(
+        &self,
+        now: Timestamp,
+        cost: u64,
+        mut each: impl FnMut(&Allowed),
+    ) -> Result<(), (usize, Denied)> {
+        let enforced = || self.iter().enumerate().filter(|(_, gate)| gate.enforces());
+        for (index, gate) in enforced().skip(1) {
+            gate.peek_n(now, cost).map_err(|denied| (index, denied))?;
+        }
+        for (index, gate) in enforced() {
+            match gate.check_n(now, cost) {
+                Ok(allowed) => each(&allowed),
+                Err(denied) => {
+                    give_back(self, index, now, cost);
+                    return Err((index, denied));
+                }
+            }
+        }
+        for gate in self.iter().filter(|gate| !gate.enforces()) {
+            let _ = gate.check_n(now, cost);
+        }
+        Ok(())
     }
 
     #[inline]
@@ -119,8 +182,13 @@ macro_rules! forward {
             }
 
             #[inline(always)]
-            fn check_at(&$self, index: usize, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
-                sealed::Gates::check_at($inner, index, now, cost)
+            fn take(
+                &$self,
+                now: Timestamp,
+                cost: u64,
+                each: impl FnMut(&Allowed),
+            ) -> Result<(), (usize, Denied)> {
+                sealed::Gates::take($inner, now, cost, each)
             }
 
             #[inline(always)]

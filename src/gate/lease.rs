@@ -139,7 +139,20 @@ impl<G: Gate> Lease<G> {
         if cost > 0 && self.state.spend(now, cost) {
             return Ok(self.state.allowed(now));
         }
+        if cost > 0 && self.state.is_short(cost) {
+            // Close to the limit most requests are refused, and that is to be as quick as without a lease.
+            let allowed = self.gate.check_n(now, cost)?;
+            self.took(now, cost, &allowed);
+            return Ok(self.state.allowed(now));
+        }
         self.visit(now, cost)
+    }
+
+    /// The gate has admitted just the cost of a request.
+    #[cold]
+    #[inline(never)]
+    fn took(&mut self, now: Timestamp, cost: u64, allowed: &Allowed) {
+        self.state.granted(now, cost, cost, allowed);
     }
 
     #[cold]

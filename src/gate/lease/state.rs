@@ -144,17 +144,17 @@ impl LeaseState {
     /// Spends permits that are held; `false`, and nothing is spent, if there are too few.
     #[inline]
     pub fn spend(&mut self, now: Timestamp, cost: u64) -> bool {
+        if cost > self.held {
+            return false;
+        }
         let Some(age) = now.as_nanos().checked_sub(self.taken_at.as_nanos()) else {
             return false;
         };
         if age > self.steady >> Lapse::FRACTION {
             self.settle(age);
-            if age > self.max_age_ns {
+            if age > self.max_age_ns || cost > self.held {
                 return false;
             }
-        }
-        if cost > self.held {
-            return false;
         }
         self.held -= cost;
         self.advance(cost);
@@ -189,6 +189,12 @@ impl LeaseState {
             }
         }
         self.size.min(self.share.max(self.min)).max(cost)
+    }
+
+    /// Whether nothing is held, and nothing more than the cost would be asked for, as after a refusal.
+    #[inline]
+    pub(crate) fn is_short(&self, cost: u64) -> bool {
+        self.held == 0 && self.share.max(self.min) <= cost
     }
 
     /// The gate has let go of `taken` permits, stamped with `now`, of which `cost` are spent at once.
