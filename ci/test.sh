@@ -31,6 +31,7 @@ step "features" ci/features.sh
 step "targets without an operating system" ci/no_std.sh
 step "instructions per decision" ci/instructions.sh
 step "headers beside express-rate-limit" ci/http.sh
+step "C" ci/c.sh
 step "loom" ci/loom.sh
 step "fuzz, 20 s a target" ci/fuzz.sh 20
 step "the benches build" cargo check --manifest-path benches/peers/Cargo.toml
