@@ -43,6 +43,14 @@ impl Seeded {
     }
 }
 
+#[cfg(any(feature = "ahash", feature = "foldhash"))]
+impl Clone for Seeded {
+    /// With the same seeds: the same keys hash to the same.
+    fn clone(&self) -> Self {
+        Self::new([self.seeds[0].get(), self.seeds[1].get()])
+    }
+}
+
 #[cfg(all(feature = "std", feature = "ahash"))]
 impl Default for Seeded {
     /// Random seeds.

@@ -4,6 +4,7 @@ use super::{Counters, KeyedTable, Line, OnFull, Seeded};
 use crate::algorithm::Algorithm;
 use crate::sync::AtomicWord;
 use crate::sync::private::Cells;
+use crate::time::Timestamp;
 
 /// A keyed table whose lines are part of it: for a `static`, or wherever it is put.
 ///
@@ -181,6 +182,35 @@ impl<A: Algorithm<Word: AtomicWord>, S> BoxTable<A, S> {
             full: Counters::zero(),
             lines: memory.into_boxed_slice(),
         }
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<A: Algorithm<Word: AtomicWord>, S: Clone> BoxTable<A, S> {
+    /// A table of the same size under other limits in which what was used stays used, in permits, as in
+    /// [`Limiter::retuned`](crate::Limiter::retuned). Visits every line.
+    ///
+    /// For an owner that swaps tables, behind a pointer of its own, while others use this one. Permits that they take
+    /// during the call may be counted in the new table or not; those that they take after it are not. A key whose slot
+    /// is changing hands may be fresh in the new table. Counts of how often the table was full begin anew.
+    ///
+    /// ```
+    /// # #[cfg(any(feature = "ahash", feature = "foldhash"))] {
+    /// use tidegate::{BoxTable, FixedWindow, Quota, Timestamp};
+    ///
+    /// let now = Timestamp::from_secs(1);
+    /// let strict = BoxTable::with_capacity(FixedWindow::new(Quota::per_minute(5)), 100);
+    /// strict.check_n("alice", now, 5).unwrap();
+    /// let lenient = strict.retuned(FixedWindow::new(Quota::per_minute(8)), now);
+    /// assert_eq!(lenient.check("alice", now).unwrap().remaining(), 2);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn retuned(&self, algorithm: A, now: Timestamp) -> Self {
+        let new = Self::with_lines(algorithm, self.lines.len(), self.hasher.clone())
+            .on_full(self.on_full);
+        self.slots().adopt_into(&new.lines, &new.algorithm, now);
+        new
     }
 }
 

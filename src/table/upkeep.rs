@@ -24,6 +24,30 @@ impl<A: Algorithm<Word: AtomicWord>> Lines<'_, A> {
         }
     }
 
+    /// Copies what is known of every key that is not idle into fresh lines, as many, under other limits.
+    ///
+    /// Others may be deciding meanwhile. Generations that agree say that tag and state belong together, whenever each
+    /// was read; they are copied too. A key that changes its slot meanwhile is seen in both, in one or in none.
+    #[cfg(feature = "alloc")]
+    pub(super) fn adopt_into(&self, lines: &[Line<A::Word>], new: &A, now: Timestamp) {
+        let old = self.lines.iter().flat_map(Line::slots);
+        for (slot, copy) in old.zip(lines.iter().flat_map(Line::slots)) {
+            let (tag, state) = (slot.tag(Ordering::Relaxed), slot.state());
+            if tag.status() == Status::Committed
+                && tag.generation() == state.generation()
+                && !self.algorithm.is_idle(state.payload(), now)
+            {
+                let payload = new.adopt(self.algorithm, state.payload(), now);
+                // Nobody else has the copy yet, and its words are zero, so neither exchange can fail.
+                let _ = copy.swap_state(
+                    State(A::Word::ZERO),
+                    State::new(payload, state.generation()),
+                );
+                copy.swap_tag(Tag(A::Word::ZERO), tag, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Empties every slot whose state says so.
     pub(super) fn vacate(&self, mut whether: impl FnMut(A::Word) -> bool) {
         for slot in self.lines.iter().flat_map(Line::slots) {

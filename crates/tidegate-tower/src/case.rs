@@ -1,0 +1,458 @@
+//! One request before its policies: all or nothing, whoever answers when.
+
+use core::fmt;
+use core::task::{Context, Poll};
+use std::sync::Arc;
+
+use tidegate::http::Standing;
+use tidegate::{Reason, Timestamp};
+
+use crate::limit::OpenLimit;
+use crate::plan::{Active, Ask, OpenOnFailure, Plan, told};
+use crate::policy::Ending;
+use crate::stats::Event;
+use crate::store::{Answer, Decision, Later, Store, StoreError};
+use crate::telemetry;
+
+/// A request before its policies.
+///
+/// It first peeks at all that enforce, and then takes from one after the other, so that a refusal that can be foreseen
+/// takes nothing. What was taken when another refuses is given back. Those that only watch come last.
+///
+/// Dropped before the request has ended, it counts as [`Ending::Gone`].
+pub(crate) struct Case {
+    plan: Arc<Plan>,
+    now: Timestamp,
+    asked: Vec<Asked>,
+    stage: Stage,
+    /// The one of `asked` that is next.
+    next: usize,
+    pending: Option<Later>,
+    verdict: Verdict,
+}
+
+struct Asked {
+    ask: Ask,
+    decision: Option<Decision>,
+    /// Where it was taken from, if it was.
+    taken: Option<Source>,
+    /// Which store is being asked.
+    source: Source,
+    refuses: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Own,
+    Full,
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Enforce,
+    Watch,
+    Candidates,
+    Decided,
+    Ended,
+}
+
+/// What has become of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Admitted,
+    /// At least one policy refuses it.
+    Refused,
+    /// A store has failed, or had no room.
+    Failed,
+}
+
+impl Case {
+    pub(crate) fn new(plan: Arc<Plan>, asks: Vec<Ask>, now: Timestamp) -> Self {
+        let asked = asks.into_iter().map(|ask| Asked {
+            ask,
+            decision: None,
+            taken: None,
+            source: Source::Own,
+            refuses: false,
+        });
+        let mut case = Self {
+            plan,
+            now,
+            asked: asked.collect(),
+            stage: Stage::Enforce,
+            next: 0,
+            pending: None,
+            verdict: Verdict::Admitted,
+        };
+        case.foresee();
+        case
+    }
+
+    /// Asks on until something must be waited for; true if all is decided.
+    pub(crate) fn advance(&mut self) -> bool {
+        self.run(None).is_ready()
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.run(Some(context))
+    }
+
+    fn run(&mut self, mut context: Option<&mut Context<'_>>) -> Poll<()> {
+        loop {
+            let answer = match &mut self.pending {
+                Some(pending) => {
+                    let Some(context) = context.as_deref_mut() else {
+                        return Poll::Pending;
+                    };
+                    let Poll::Ready(answer) = pending.as_mut().poll(context) else {
+                        return Poll::Pending;
+                    };
+                    self.pending = None;
+                    answer
+                }
+                None => match self.ask_next() {
+                    None => return Poll::Ready(()),
+                    Some(Answer::Ready(answer)) => answer,
+                    Some(Answer::Later(pending)) => {
+                        self.pending = Some(pending);
+                        continue;
+                    }
+                },
+            };
+            match self.stage {
+                Stage::Enforce => self.enforce(answer),
+                Stage::Watch => self.watch(answer),
+                Stage::Candidates => self.compare(answer),
+                Stage::Decided | Stage::Ended => {}
+            }
+        }
+    }
+
+    fn active(&self, index: usize) -> &Active {
+        &self.plan.policies[self.asked[index].ask.policy]
+    }
+
+    /// Refuses what can be seen to be refused before anything is taken. The first one's check is as good as a peek.
+    fn foresee(&mut self) {
+        let mut is_first = true;
+        for index in 0..self.asked.len() {
+            if !self.active(index).enforces || core::mem::take(&mut is_first) {
+                continue;
+            }
+            let Ask {
+                limit, key, cost, ..
+            } = &self.asked[index].ask;
+            if let Some(Err(denied)) = limit.store.peek(key, self.now, *cost) {
+                self.next = index;
+                self.enforce(Ok(Err(denied)));
+                return;
+            }
+        }
+    }
+
+    /// Asks the next store, if any is left.
+    fn ask_next(&mut self) -> Option<Answer> {
+        loop {
+            let Some(asked) = self.asked.get(self.next) else {
+                self.stage = match self.stage {
+                    Stage::Enforce => {
+                        self.next = 0;
+                        Stage::Watch
+                    }
+                    Stage::Watch => {
+                        self.next = 0;
+                        Stage::Candidates
+                    }
+                    Stage::Candidates => {
+                        self.decided();
+                        Stage::Decided
+                    }
+                    Stage::Decided | Stage::Ended => return None,
+                };
+                continue;
+            };
+            let active = &self.plan.policies[asked.ask.policy];
+            let limit: &OpenLimit = match self.stage {
+                Stage::Enforce if active.enforces => match (asked.source, active) {
+                    (Source::Own, _) => &asked.ask.limit,
+                    (
+                        Source::Full,
+                        Active {
+                            on_full: OpenOnFailure::Fallback(limit),
+                            ..
+                        },
+                    )
+                    | (
+                        Source::Failed,
+                        Active {
+                            on_error: OpenOnFailure::Fallback(limit),
+                            ..
+                        },
+                    ) => limit,
+                    _ => &asked.ask.limit,
+                },
+                // What only watches need not see what is refused anyway.
+                Stage::Watch if !active.enforces && self.verdict == Verdict::Admitted => {
+                    &asked.ask.limit
+                }
+                Stage::Candidates if active.candidate.is_some() => active.candidate.as_ref()?,
+                Stage::Enforce | Stage::Watch | Stage::Candidates => {
+                    self.next += 1;
+                    continue;
+                }
+                Stage::Decided | Stage::Ended => return None,
+            };
+            return Some(limit.store.check(&asked.ask.key, self.now, asked.ask.cost));
+        }
+    }
+
+    /// An enforced policy's store has answered.
+    fn enforce(&mut self, answer: Result<Decision, StoreError>) {
+        let index = self.next;
+        let source = self.asked[index].source;
+        let plan = Arc::clone(&self.plan);
+        let active = &plan.policies[self.asked[index].ask.policy];
+        let (event, next, on_failure) = match answer {
+            Ok(Ok(allowed)) => {
+                let asked = &mut self.asked[index];
+                asked.decision = Some(Ok(allowed));
+                if allowed.is_counted() {
+                    asked.taken = Some(source);
+                }
+                self.next += 1;
+                return;
+            }
+            Ok(Err(denied)) if denied.reason() != Reason::TableFull => {
+                self.refuse(index, Some(Err(denied)), Verdict::Refused);
+                return;
+            }
+            Ok(Err(denied)) => {
+                self.asked[index].decision = Some(Err(denied));
+                (Event::Full, Source::Full, &active.on_full)
+            }
+            Err(error) => {
+                telemetry::store_failed(&active.name, &*error);
+                (Event::Error, Source::Failed, &active.on_error)
+            }
+        };
+        let (is_admit, is_fallback) = match on_failure {
+            OpenOnFailure::Refuse => (false, false),
+            OpenOnFailure::Admit => (true, false),
+            OpenOnFailure::Fallback(_) => (false, source == Source::Own),
+        };
+        active.counts.add(event);
+        telemetry::count(&active.name, event);
+        if is_fallback {
+            self.asked[index].source = next;
+        } else if is_admit {
+            // Its budget is not known, so nothing is told about it.
+            self.asked[index].decision = None;
+            self.next += 1;
+        } else {
+            let decision = self.asked[index].decision.take();
+            self.refuse(index, decision, Verdict::Failed);
+        }
+    }
+
+    /// Gives back what the others have taken, and asks no more of those that enforce.
+    fn refuse(&mut self, index: usize, decision: Option<Decision>, verdict: Verdict) {
+        self.asked[index].decision = decision;
+        self.asked[index].refuses = true;
+        self.verdict = verdict;
+        self.give_back_all();
+        let (plan, now) = (&self.plan, self.now);
+        // The client wants to know where the others stand, and when all of them would let it pass.
+        for (other, asked) in self.asked.iter_mut().enumerate() {
+            if other != index && plan.policies[asked.ask.policy].enforces {
+                let Ask {
+                    limit, key, cost, ..
+                } = &asked.ask;
+                let peeked = limit.store.peek(key, now, *cost);
+                asked.refuses = matches!(peeked, Some(Err(_)));
+                asked.decision = if asked.refuses {
+                    peeked
+                } else {
+                    limit.store.peek(key, now, 0)
+                };
+            }
+        }
+        self.next = self.asked.len();
+    }
+
+    fn give_back_all(&mut self) {
+        for index in (0..self.asked.len()).rev() {
+            self.give_back(index);
+        }
+    }
+
+    fn give_back(&mut self, index: usize) -> bool {
+        let asked = &mut self.asked[index];
+        let Some(source) = asked.taken.take() else {
+            return false;
+        };
+        let active = &self.plan.policies[asked.ask.policy];
+        let store: &dyn Store = match (source, active) {
+            (
+                Source::Full,
+                Active {
+                    on_full: OpenOnFailure::Fallback(limit),
+                    ..
+                },
+            )
+            | (
+                Source::Failed,
+                Active {
+                    on_error: OpenOnFailure::Fallback(limit),
+                    ..
+                },
+            ) => &*limit.store,
+            _ => &*asked.ask.limit.store,
+        };
+        store.refund(&asked.ask.key, self.now, asked.ask.cost);
+        true
+    }
+
+    /// A policy that only watches has answered.
+    fn watch(&mut self, answer: Result<Decision, StoreError>) {
+        let index = self.next;
+        let event = match &answer {
+            Ok(Ok(allowed)) => {
+                if allowed.is_counted() {
+                    self.asked[index].taken = Some(Source::Own);
+                }
+                None
+            }
+            Ok(Err(denied)) if denied.reason() == Reason::TableFull => Some(Event::Full),
+            Ok(Err(_)) => Some(Event::ShadowRefused),
+            Err(error) => {
+                telemetry::store_failed(&self.active(index).name, &**error);
+                Some(Event::Error)
+            }
+        };
+        if let Some(event) = event {
+            let active = self.active(index);
+            active.counts.add(event);
+            telemetry::count(&active.name, event);
+            if event == Event::ShadowRefused {
+                telemetry::refused(&active.name, &self.asked[index].ask.key, true);
+            }
+        }
+        self.next += 1;
+    }
+
+    /// A candidate has answered.
+    fn compare(&mut self, answer: Result<Decision, StoreError>) {
+        let index = self.next;
+        let asked = &self.asked[index];
+        let enforced = match &asked.decision {
+            Some(decision) => decision.is_ok(),
+            // It only watches: then it has been taken, or not.
+            None => asked.taken.is_some() || asked.ask.cost == 0,
+        };
+        let active = self.active(index);
+        let event = match (enforced, answer) {
+            (_, Err(error)) => {
+                telemetry::store_failed(&active.name, &*error);
+                Event::Error
+            }
+            (true, Ok(Ok(_))) => Event::BothAdmit,
+            (true, Ok(Err(_))) => Event::OnlyCandidateRefuses,
+            (false, Ok(Ok(_))) => Event::OnlyCandidateAdmits,
+            (false, Ok(Err(_))) => Event::BothRefuse,
+        };
+        active.counts.add(event);
+        telemetry::count(&active.name, event);
+        self.next += 1;
+    }
+
+    fn decided(&self) {
+        for (index, asked) in self.asked.iter().enumerate() {
+            let active = self.active(index);
+            let event = match self.verdict {
+                // Has been counted as what it would have been.
+                Verdict::Admitted
+                    if !active.enforces && asked.taken.is_none() && asked.ask.cost > 0 =>
+                {
+                    continue;
+                }
+                Verdict::Admitted => Event::Admitted,
+                Verdict::Refused if asked.refuses => Event::Refused,
+                Verdict::Refused | Verdict::Failed => continue,
+            };
+            active.counts.add(event);
+            telemetry::count(&active.name, event);
+            if event == Event::Refused {
+                telemetry::refused(&active.name, &asked.ask.key, false);
+            }
+        }
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Where the request stands with every policy that tells it.
+    pub(crate) fn standings(&self) -> Vec<Standing<'_>> {
+        let told = self.asked.iter().filter_map(|asked| {
+            let active = &self.plan.policies[asked.ask.policy];
+            let policy = told(&active.policy, &asked.ask.limit.limit).ok()?;
+            Some(Standing::new(policy, asked.decision?))
+        });
+        told.collect()
+    }
+
+    /// The request has ended: gives back what is to be, and corrects the decisions that are told.
+    pub(crate) fn end(&mut self, ending: &Ending<'_>) {
+        if self.stage != Stage::Decided {
+            // It was never let through.
+            self.give_back_all();
+            self.stage = Stage::Ended;
+            return;
+        }
+        self.stage = Stage::Ended;
+        let plan = Arc::clone(&self.plan);
+        for index in 0..self.asked.len() {
+            let active = &plan.policies[self.asked[index].ask.policy];
+            let gives_back = active.policy.gives_back.as_ref();
+            if gives_back.is_none_or(|gives_back| !gives_back(ending)) || !self.give_back(index) {
+                continue;
+            }
+            active.counts.add(Event::GivenBack);
+            telemetry::count(&active.name, Event::GivenBack);
+            let asked = &mut self.asked[index];
+            if active.enforces
+                && asked.source == Source::Own
+                && let Some(now) = asked.ask.limit.store.peek(&asked.ask.key, self.now, 0)
+            {
+                asked.decision = Some(now);
+            }
+        }
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if self.stage != Stage::Ended {
+            self.end(&Ending::Gone);
+        }
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case")
+            .field("now", &self.now)
+            .field("stage", &self.stage)
+            .field("verdict", &self.verdict)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! The layer: what its services share.
+
+use core::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::request::Parts;
+use tidegate::Quota;
+use tower_layer::Layer;
+
+use crate::key::Key;
+use crate::plan::{BuildError, Builder, OnFailure, Plan};
+use crate::service::RateLimit;
+use crate::stats::Stats;
+use crate::store::Decision;
+
+/// Limits the rate of requests that pass to a service: a [`tower_layer::Layer`].
+///
+/// Clones share everything. See the [crate](crate) for an example.
+#[derive(Clone)]
+pub struct RateLimitLayer {
+    plan: Arc<ArcSwap<Plan>>,
+}
+
+impl RateLimitLayer {
+    /// Begins a layer. What becomes of a request whose limit cannot be told has no default.
+    pub fn builder(on_failure: OnFailure) -> Builder {
+        Builder::new(on_failure)
+    }
+
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan: Arc::new(ArcSwap::from_pointee(plan)),
+        }
+    }
+
+    /// Replaces all policies, in all services of this layer, while they serve.
+    ///
+    /// What was used stays used, in permits, under policies that keep their names, for clients that keep their tiers,
+    /// if the way of counting and the capacity stay the same: 5 used of 5 leave 5 of 10, and none of 3. What an exact log
+    /// has counted is counted as of now. Everything else begins anew. Counts of [`stats`](Self::stats) go on under the
+    /// same names, and so does the clock, unless the builder has one.
+    ///
+    /// Requests under way end under the old policies; what they take while the stores are copied, or give back
+    /// afterwards, may be lost. Two calls at the same time are two replacements, of which one may copy from neither's
+    /// result: make them one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`]; then the old policies stay.
+    pub fn reload(&self, builder: Builder) -> Result<(), BuildError> {
+        let old = self.plan.load_full();
+        let new = Plan::new(builder, Some(&old))?;
+        self.plan.store(Arc::new(new));
+        Ok(())
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> Stats {
+        let plan = self.plan.load();
+        let policies = plan.policies.iter();
+        Stats {
+            policies: policies
+                .map(|active| (Arc::clone(&active.name), active.counts.stats()))
+                .collect(),
+        }
+    }
+
+    /// Where a request like this stands with every policy that applies to it; changes nothing.
+    ///
+    /// Policies that find no key, and those whose store cannot tell at once, are left out.
+    pub fn standings(&self, request: &Parts) -> Vec<PolicyStanding> {
+        let plan = self.plan.load();
+        let now = plan.now();
+        let tier = plan.tier_of(request);
+        let standings = plan.policies.iter().filter_map(|active| {
+            let limit = active.limit_for(tier.as_deref())?;
+            if !active.policy.applies_to(request) {
+                return None;
+            }
+            let key = active.policy.key_of(request).ok()?;
+            let decision = limit
+                .store
+                .peek(&key, now, active.policy.cost_of(request))?;
+            Some(PolicyStanding {
+                name: Arc::clone(&active.name),
+                quota: limit.limit.quota(),
+                is_enforced: active.enforces,
+                key,
+                decision,
+            })
+        });
+        standings.collect()
+    }
+}
+
+/// Where a request stands with one policy.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PolicyStanding {
+    /// The policy's name.
+    pub name: Arc<str>,
+    /// Its quota for this client.
+    pub quota: Quota,
+    /// Whether it refuses anything; else it only watches.
+    pub is_enforced: bool,
+    /// Whose budget it is.
+    pub key: Key,
+    /// What it would decide.
+    pub decision: Decision,
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        RateLimit::new(inner, Arc::clone(&self.plan))
+    }
+}
+
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.plan.load();
+        let policies = plan.policies.iter().map(|active| &active.policy);
+        f.debug_list().entries(policies).finish()
+    }
+}

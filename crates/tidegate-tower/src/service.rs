@@ -1,0 +1,260 @@
+//! The service: one request after the other.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use tidegate::http::{Draft, FieldName, Headers, Standing};
+use tower_service::Service;
+
+use crate::body::ResponseBody;
+use crate::case::{Case, Verdict};
+use crate::plan::Plan;
+use crate::policy::Ending;
+use crate::refusal::Refusal;
+
+/// A service behind a rate limit; made by [`RateLimitLayer`](crate::RateLimitLayer).
+///
+/// Nothing on the way of a request takes a lock, but a store with exact keys, which locks one of its shards.
+#[derive(Clone)]
+pub struct RateLimit<S> {
+    inner: S,
+    plan: Arc<ArcSwap<Plan>>,
+}
+
+impl<S> RateLimit<S> {
+    pub(crate) fn new(inner: S, plan: Arc<ArcSwap<Plan>>) -> Self {
+        Self { inner, plan }
+    }
+
+    /// The service behind.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for RateLimit<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        let plan = self.plan.load();
+        let (request, body) = request.into_parts();
+        let asks = if plan.skips(&request) {
+            Vec::new()
+        } else {
+            match plan.asks(&request) {
+                Ok(asks) => asks,
+                Err((policy, error)) => {
+                    let name = &plan.policies[policy].name;
+                    let refusal = Refusal::NoKey {
+                        policy: name,
+                        error: &error,
+                    };
+                    return ResponseFuture::refused(respond(&plan, &refusal, &request));
+                }
+            }
+        };
+        if asks.is_empty() {
+            let future = self.inner.call(Request::from_parts(request, body));
+            return ResponseFuture::running(future, None);
+        }
+        let now = plan.now();
+        let mut case = Case::new(Arc::clone(&plan), asks, now);
+        if !case.advance() {
+            // The clone takes the readiness with it that the caller has waited for.
+            let next = self.inner.clone();
+            let service = core::mem::replace(&mut self.inner, next);
+            return ResponseFuture {
+                state: State::Deciding {
+                    deciding: Some((case, service, Request::from_parts(request, body))),
+                },
+            };
+        }
+        match case.verdict() {
+            Verdict::Admitted => {
+                let future = self.inner.call(Request::from_parts(request, body));
+                ResponseFuture::running(future, Some(case))
+            }
+            Verdict::Refused | Verdict::Failed => ResponseFuture::refused(refuse(case, &request)),
+        }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The response to a request that was held against its policies.
+    pub struct ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        state: State<S, B, S::Future>,
+    }
+}
+
+pin_project_lite::pin_project! {
+    #[project = StateProjection]
+    enum State<S, B, F> {
+        // A store elsewhere is asked.
+        Deciding { deciding: Option<(Case, S, Request<B>)> },
+        Running { #[pin] future: F, case: Option<Case> },
+        Refused { response: Option<Response<Bytes>> },
+    }
+}
+
+impl<S, B> ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn running(future: S::Future, case: Option<Case>) -> Self {
+        Self {
+            state: State::Running { future, case },
+        }
+    }
+
+    fn refused(response: Response<Bytes>) -> Self {
+        Self {
+            state: State::Refused {
+                response: Some(response),
+            },
+        }
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Output = Result<Response<ResponseBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Deciding { deciding } => {
+                    if let Some((case, _, _)) = deciding {
+                        ready!(case.poll(context));
+                    }
+                    let Some((case, mut service, request)) = deciding.take() else {
+                        panic!("polled after it was ready");
+                    };
+                    match case.verdict() {
+                        Verdict::Admitted => State::Running {
+                            future: service.call(request),
+                            case: Some(case),
+                        },
+                        Verdict::Refused | Verdict::Failed => State::Refused {
+                            response: Some(refuse(case, &request.into_parts().0)),
+                        },
+                    }
+                }
+                StateProjection::Running { future, case } => {
+                    let result = ready!(future.poll(context));
+                    let case = case.take();
+                    return Poll::Ready(match result {
+                        Ok(response) => Ok(finished(response, case)),
+                        Err(error) => {
+                            if let Some(mut case) = case {
+                                case.end(&Ending::Failed);
+                            }
+                            Err(error)
+                        }
+                    });
+                }
+                StateProjection::Refused { response } => {
+                    let Some(response) = response.take() else {
+                        panic!("polled after it was ready");
+                    };
+                    return Poll::Ready(Ok(response.map(ResponseBody::refusal)));
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+/// Ends the case, and tells the client where it stands.
+fn finished<R>(response: Response<R>, case: Option<Case>) -> Response<ResponseBody<R>> {
+    let (mut parts, body) = response.into_parts();
+    if let Some(mut case) = case {
+        case.end(&Ending::Response(&parts));
+        let plan = Arc::clone(case.plan());
+        let standings = case.standings();
+        add_fields(&mut parts.headers, plan.headers, &standings, &case);
+    }
+    Response::from_parts(parts, ResponseBody::service(body))
+}
+
+fn refuse(case: Case, request: &Parts) -> Response<Bytes> {
+    let standings = case.standings();
+    let refusal = match case.verdict() {
+        Verdict::Failed if standings.iter().all(|standing| standing.decision().is_ok()) => {
+            Refusal::Unavailable
+        }
+        _ => Refusal::Denied(&standings),
+    };
+    let plan = case.plan();
+    let mut response = respond(plan, &refusal, request);
+    add_fields(response.headers_mut(), plan.headers, &standings, &case);
+    response
+}
+
+fn respond(plan: &Plan, refusal: &Refusal<'_>, request: &Parts) -> Response<Bytes> {
+    match &plan.on_refusal {
+        Some(on_refusal) => on_refusal(refusal, request),
+        None => refusal.response(request),
+    }
+}
+
+/// Adds the header fields that say where the request stands.
+///
+/// What the service behind has set by itself stays: it may be a limit further in. Revision 10's fields are lists, to
+/// which ours are added.
+fn add_fields(headers: &mut HeaderMap, fields: Headers, standings: &[Standing<'_>], case: &Case) {
+    let unix_now = Some(case.now().since_epoch());
+    let is_list = fields.draft() == Some(Draft::V10);
+    // One allocation for all values: each is a part of it.
+    let mut text = bytes::BytesMut::with_capacity(128 * (1 + standings.len()));
+    for field in fields.fields(standings, unix_now) {
+        let name = header_name(field.name());
+        if headers.contains_key(&name) && !(is_list && is_v10(field.name())) {
+            continue;
+        }
+        if core::fmt::write(&mut text, format_args!("{}", field.value())).is_err() {
+            continue;
+        }
+        if let Ok(value) = HeaderValue::from_maybe_shared(text.split().freeze()) {
+            headers.append(name, value);
+        }
+    }
+}
+
+fn is_v10(name: FieldName) -> bool {
+    matches!(name, FieldName::RateLimit | FieldName::RateLimitPolicy)
+}
+
+fn header_name(name: FieldName) -> http::HeaderName {
+    http::HeaderName::from_static(name.as_lower_str())
+}

@@ -1,0 +1,161 @@
+//! What keeps the budgets.
+
+use core::fmt;
+use core::future::Future;
+use core::hash::BuildHasher;
+use core::pin::Pin;
+use std::sync::Arc;
+
+use tidegate::{
+    Algorithm, Allowed, AtomicWord, Denied, KeyedTable, Limiter, Map, Storage, Strategy, Timestamp,
+};
+
+use crate::key::Key;
+
+/// What a store has decided.
+pub type Decision = Result<Allowed, Denied>;
+
+/// Why a store could not decide: not a refusal.
+pub type StoreError = Box<dyn core::error::Error + Send + Sync>;
+
+/// A decision that takes a while.
+pub type Later = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
+
+/// A store's answer: at once, from memory, or later, from elsewhere.
+pub enum Answer {
+    /// At once; nothing is allocated.
+    Ready(Result<Decision, StoreError>),
+    /// Later.
+    Later(Later),
+}
+
+impl Answer {
+    /// A decision at once.
+    pub fn ready(decision: Decision) -> Self {
+        Self::Ready(Ok(decision))
+    }
+
+    /// An answer that takes a while.
+    pub fn later(
+        answer: impl Future<Output = Result<Decision, StoreError>> + Send + 'static,
+    ) -> Self {
+        Self::Later(Box::pin(answer))
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(answer) => f.debug_tuple("Ready").field(answer).finish(),
+            Self::Later(_) => f.write_str("Later"),
+        }
+    }
+}
+
+/// A keyed gate: keeps a budget for each key. [`KeyedTable`], [`Map`], one [`Limiter`] (whatever the key), or what you
+/// write for a store elsewhere.
+///
+/// # Laws
+///
+/// Those of [`tidegate::Gate`], for each key: a refusal changes nothing, cost 0 is admitted and changes nothing, and
+/// a refund gives back at most what was taken. If there is no room to count a new key, that is a refusal with
+/// [`Reason::TableFull`](tidegate::Reason::TableFull); what a store elsewhere cannot decide is an error.
+pub trait Store: Send + Sync {
+    /// May a request of this key and cost pass now? If so, it is counted; all or nothing.
+    ///
+    /// Called on the thread that serves the request: it must not block.
+    fn check(&self, key: &Key, now: Timestamp, cost: u64) -> Answer;
+
+    /// What [`check`](Self::check) would answer now, if that can be told at once; changes nothing.
+    ///
+    /// It spares taking and giving back where one of several policies refuses, and tells the client where the others
+    /// stand. A store elsewhere has none.
+    fn peek(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Decision> {
+        let _ = (key, now, cost);
+        None
+    }
+
+    /// Gives back what was taken at `taken_at`.
+    ///
+    /// It must not block or wait: requests are also given back when their future is dropped. A store elsewhere queues
+    /// it.
+    fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64);
+}
+
+impl<A, L, S> Store for KeyedTable<A, L, S>
+where
+    A: Algorithm<Word: AtomicWord> + Send + Sync,
+    L: Storage<A::Word> + Send + Sync,
+    S: BuildHasher + Send + Sync,
+    Self: Send + Sync,
+{
+    fn check(&self, key: &Key, now: Timestamp, cost: u64) -> Answer {
+        Answer::ready(self.check_n(key, now, cost))
+    }
+
+    fn peek(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Decision> {
+        Some(self.at(key).peek_n(now, cost))
+    }
+
+    fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64) {
+        KeyedTable::refund(self, key, taken_at, cost);
+    }
+}
+
+impl<A, S> Store for Map<Key, A, S>
+where
+    A: Strategy,
+    S: BuildHasher,
+    Self: Send + Sync,
+{
+    fn check(&self, key: &Key, now: Timestamp, cost: u64) -> Answer {
+        Answer::ready(self.check_n(key, now, cost))
+    }
+
+    fn peek(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Decision> {
+        Some(self.peek_n(key, now, cost))
+    }
+
+    fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64) {
+        Map::refund(self, key, taken_at, cost);
+    }
+}
+
+/// One budget, whatever the key.
+impl<A: Strategy> Store for Limiter<A>
+where
+    Self: Send + Sync,
+{
+    fn check(&self, _: &Key, now: Timestamp, cost: u64) -> Answer {
+        Answer::ready(self.check_n(now, cost))
+    }
+
+    fn peek(&self, _: &Key, now: Timestamp, cost: u64) -> Option<Decision> {
+        Some(self.peek_n(now, cost))
+    }
+
+    fn refund(&self, _: &Key, taken_at: Timestamp, cost: u64) {
+        Limiter::refund(self, taken_at, cost);
+    }
+}
+
+macro_rules! forward {
+    ($type:ty) => {
+        impl<T: Store + ?Sized> Store for $type {
+            fn check(&self, key: &Key, now: Timestamp, cost: u64) -> Answer {
+                (**self).check(key, now, cost)
+            }
+
+            fn peek(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Decision> {
+                (**self).peek(key, now, cost)
+            }
+
+            fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64) {
+                (**self).refund(key, taken_at, cost);
+            }
+        }
+    };
+}
+
+forward!(Arc<T>);
+forward!(&T);
