@@ -4,6 +4,7 @@ use super::{Counters, KeyedTable, Line, OnFull, Seeded};
 use crate::algorithm::Algorithm;
 use crate::sync::AtomicWord;
 use crate::sync::private::Cells;
+#[cfg(feature = "alloc")]
 use crate::time::Timestamp;
 
 /// A keyed table whose lines are part of it: for a `static`, or wherever it is put.
