@@ -16,7 +16,7 @@ use std::sync::{Barrier, mpsc};
 
 use common::table_model::{Limits, SplitMix};
 use tidegate::{
-    Algorithm, AtomicWord, FixedWindow, FullCounts, Gate, Map, OnFull, Quota, Reason,
+    Algorithm, AtomicWord, FixedWindow, FullCounts, Gate, Map, OnFull, Quota, Reason, SlidingLog,
     SlidingWindow, Timestamp, TokenBucket, Word,
 };
 
@@ -743,4 +743,36 @@ fn retain_forgets_what_it_is_told_to() {
     });
     assert_eq!(map.len(), 1_000);
     assert!(map.iter(T).all(|(key, _)| key % 5 == 4));
+}
+
+/// What is kept for a key may be more than a word.
+#[test]
+fn logs() {
+    let mut map: Map<String, SlidingLog<8>> = Map::new(SlidingLog::new(minutes(5, 1)));
+    let later = |seconds| T.saturating_add(Duration::from_secs(seconds));
+    for second in 0..5 {
+        let allowed = map.check("alice", later(second)).unwrap();
+        assert_eq!(allowed.remaining(), 4 - second);
+    }
+    let denied = map.check("alice", later(59)).unwrap_err();
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
+    assert_eq!(map.check_n("bob", T, 5).unwrap().remaining(), 0);
+    assert!(map.refund("bob", T, 2));
+
+    map.retune(SlidingLog::new(minutes(7, 1)), later(5));
+    assert_eq!(map.peek_n("alice", later(5), 0).unwrap().remaining(), 2);
+    assert_eq!(map.peek_n("bob", later(5), 0).unwrap().remaining(), 4);
+
+    // More than a segment, some idle.
+    for number in 0..2_000 {
+        let now = later(5 + number / 20);
+        assert!(map.check(&format!("client {number}"), now).is_ok());
+    }
+    let now = later(5 + 1_999 / 20);
+    map.sweep(now);
+    assert_eq!((map.len(), map.len_live(now)), (1_200, 1_200));
+    for number in 800..2_000 {
+        let left = map.peek_n(&format!("client {number}"), now, 0).unwrap();
+        assert_eq!(left.remaining(), 6);
+    }
 }

@@ -12,6 +12,7 @@ mod ours;
 mod pause;
 mod report;
 mod rows;
+mod slowest;
 mod speed;
 mod subject;
 
@@ -65,6 +66,7 @@ enum Part {
     Memory,
     Stream,
     Pauses,
+    Slowest,
 }
 
 impl Options {
@@ -166,6 +168,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if options.wants(Part::Pauses) {
         say("pauses");
         results.pauses = pause::pauses(&numbers(), if options.quick { 1 } else { 5 });
+    }
+    if options.wants(Part::Slowest) {
+        say("slowest");
+        results.slowest = slowest::slowest(&numbers(), if options.quick { 1 } else { 5 });
     }
     if options.wants(Part::Memory) {
         say("memory");

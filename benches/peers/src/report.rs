@@ -6,6 +6,7 @@ use crate::growth::{Filled, Streamed, Task};
 use crate::measure::Spread;
 use crate::pause::Pause;
 use crate::rows::{FLOOR, GOVERNOR, NARROW, WIDE};
+use crate::slowest::Slowest;
 use crate::speed::{Cell, Mode};
 
 /// Everything that one run found.
@@ -18,6 +19,7 @@ pub struct Results {
     pub filled: Vec<Filled>,
     pub streamed: Vec<Streamed>,
     pub pauses: Vec<Pause>,
+    pub slowest: Vec<Slowest>,
     /// Rows that did not do what they were to do.
     pub wrong: Vec<String>,
 }
@@ -72,6 +74,7 @@ impl Results {
         self.memory(&mut page);
         self.streams(&mut page);
         self.stalls(&mut page);
+        self.single(&mut page);
         if !self.wrong.is_empty() {
             page += "\n## Not comparable\n\n";
             for complaint in &self.wrong {
@@ -175,6 +178,30 @@ impl Results {
                 time(pause.slowest.median),
                 time(pause.slowest_at_rest.median),
                 100.0 * pause.speed.median,
+            );
+        }
+    }
+
+    fn single(&self, page: &mut String) {
+        if self.slowest.is_empty() {
+            return;
+        }
+        *page += "\n## The slowest single check of a new key\n\n\
+            of a million while none is idle, and of two million more when the first million is; each check is timed\n\n\
+            | | growing: slowest | above 100 µs | idle keys there: slowest | above 100 µs |\n|---|---|---|---|---|\n";
+        for slowest in &self.slowest {
+            let range = |spread: Spread| {
+                let [median, min, max] = [spread.median, spread.min, spread.max].map(time);
+                format!("{median} ({min}–{max})")
+            };
+            let _ = writeln!(
+                page,
+                "| {} | {} | {:.0} | {} | {:.0} |",
+                slowest.row,
+                range(slowest.growing),
+                slowest.growing_long,
+                range(slowest.dropping),
+                slowest.dropping_long,
             );
         }
     }
