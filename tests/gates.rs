@@ -5,7 +5,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 use tidegate::{
     All, AllDenied, Allowed, Beside, Denied, FixedWindow, Gate, Lease, LeaseState, Limiter, Quota,
-    Reason, Shadow, SlidingWindow, Timestamp, TokenBucket,
+    Reason, Shadow, SlidingLog, SlidingWindow, Timestamp, TokenBucket,
 };
 
 const T: Timestamp = Timestamp::from_secs(1_000);
@@ -614,6 +614,18 @@ mod lease {
         assert_eq!(left(&window, T), 7, "two have lapsed under the other");
     }
 
+    /// At 12.5 permits a nanosecond, times that are told in whole ones must be rounded to the safe side.
+    #[test]
+    fn permits_of_less_than_a_nanosecond() {
+        let quota = Quota::new(25, Duration::from_nanos(2)).unwrap();
+        let gate = Limiter::new(TokenBucket::new_with_burst(quota, 10_000));
+        let mut lease = Lease::new(&gate, 1_010..=1_010);
+        lease.check(T).unwrap();
+        // 1,010 take 80.8 ns to come back.
+        assert!(lease.held(after(T, 80)) <= 10);
+        assert!(lease.held(after(T, 40)) > 480 && lease.held(after(T, 40)) <= 510);
+    }
+
     /// What is too old to be spent goes back: a window's permits are not lost by that.
     #[test]
     fn max_age() {
@@ -844,6 +856,18 @@ mod lease {
                 let previous = count_in(so_far, |it| it / SECOND + 1 == number);
                 let current = count_in(so_far, |it| it / SECOND == number);
                 prop_assert!(previous * rest + current * SECOND <= limit * SECOND);
+            }
+
+            // A log counts for a period from the instant of the permit: over by what is held at most, and by nothing
+            // if nothing is kept from one timestamp to the next.
+            let strict = rules.clone().with_max_age(Duration::ZERO);
+            for (rules, over) in [(rules.clone(), 3 * (min + more)), (strict, 0)] {
+                let log = Limiter::new(SlidingLog::<60>::new(quota));
+                let passed = play(&log, &acts, &rules);
+                for &(at, _) in &passed {
+                    let period = count_in(&passed, |it| it <= at && it + SECOND > at);
+                    prop_assert!(period <= limit + over, "{period} in a period");
+                }
             }
 
             // Several at once: each of them.

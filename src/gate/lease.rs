@@ -34,6 +34,10 @@ pub use state::LeaseState;
 /// | [`All`](crate::All) of these | as soon as under any one of them | what each admits |
 /// | an exact log, or anything that counts each request for a period from its own instant | evenly, over the time until the gate is full | in any period at most the limit, and what leases held at its start |
 ///
+/// Over an exact log, [`with_max_age`](LeaseState::with_max_age) of zero leaves nothing to exceed the limit by: permits
+/// are then spent only at the very timestamp with which they were taken, which still serves a loop that reads its clock once
+/// for many requests.
+///
 /// All of it is measured by the timestamps given. The argument is in the source of the module `gate::lease::state`.
 /// What a lease holds is missing to others meanwhile: at most the bound on the batch for each.
 ///
