@@ -40,12 +40,11 @@ mutant() {
 }
 
 claim=src/table/claim.rs
+find=src/table/find.rs
 printf '| mutation | models that fail | how |\n|---|---|---|\n'
 mutant $claim 'fence(Ordering::SeqCst);' '' 'no fence'
 mutant $claim 'fence(Ordering::SeqCst);' 'fence(Ordering::AcqRel);' 'the fence `AcqRel` instead of `SeqCst`'
-mutant $claim 'if state.generation() != tag.generation() {
-                tag = take_back' 'if false {
-                tag = take_back' 'decide without comparing generations'
+mutant $find 'if state.generation() != tag.generation() {' 'if false {' 'decide without comparing generations'
 mutant src/table/slot.rs '(generation + 1) & GENERATION_MASK' 'generation & GENERATION_MASK' 'generations do not advance'
 mutant $claim 'if !found.has_fingerprint(place.key()) {' 'if true {' 'settle without the scan'
 mutant $claim '                            continue '"'"'scan;' '                            let _ = 0;' 'settle without looking again when a knock-out failed'
@@ -57,10 +56,10 @@ mutant $claim '            && slot
 mutant $claim 'if state.payload() == A::Word::ZERO {
             match' 'if state.payload() == A::Word::ZERO || tag.status() == Status::Tentative {
             match' 'a tentative tag taken at its word beside a debited state'
-mutant $claim 'if state.generation() == taken.generation() {' 'if true {' 'take back whatever the state says'
-mutant $claim '            match slot.swap_state(state, State::new(stepped, tag.generation())) {
+mutant $find 'if state.generation() == taken.generation() {' 'if true {' 'take back whatever the state says'
+mutant $find '            match slot.swap_state(state, State::new(stepped, state.generation())) {
                 Ok(()) => return Some(answer),
-                Err(current) => state = current,' '            match slot.swap_state(state, State::new(stepped, tag.generation())) {
+                Err(current) => state = current,' '            match slot.swap_state(state, State::new(stepped, state.generation())) {
                 Ok(()) => return Some(answer),
                 Err(_) => return Some(answer),' 'a lost exchange taken for a debit'
 mutant $claim 'mine.swap_tag(tag, tag.vacated(), Ordering::Relaxed);
