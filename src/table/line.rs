@@ -245,4 +245,42 @@ mod tests {
             assert!(!distances[near + 1..].iter().any(|&seen| seen));
         }
     }
+
+    /// Whatever the processor compares tags with, it finds what comparing them one by one does: nothing else would
+    /// notice if it did not, but that decisions took longer.
+    #[cfg(not(tidegate_loom))]
+    #[test]
+    fn likely_slots() {
+        use crate::table::slot::Status;
+
+        fn check<W: AtomicWord>() {
+            let slots = W::SLOTS;
+            let key = Tag::<W>::of(0x0123_4567_89ab_cdef);
+            // The same fingerprint but for its highest bit, its lowest of those that are surely compared, and none.
+            let others = [
+                Tag::of(0x8123_4567_89ab_cdef),
+                Tag::of(0x0123_4527_89ab_cdef),
+                Tag(W::ZERO),
+            ];
+            for wanted in 0..2 * slots {
+                for generation in 0..16 {
+                    for other in others {
+                        let lines = [Line::<W>::ZERO, Line::ZERO];
+                        for index in 0..2 * slots {
+                            let slot = lines[index / slots].slot(index);
+                            let tag = if index == wanted { key } else { other };
+                            let tag = tag.with(generation, Status::Committed);
+                            assert!(slot.swap_tag(Tag(W::ZERO), tag, Ordering::Relaxed));
+                        }
+                        let found = Line::likely_committed_to([&lines[0], &lines[1]], key);
+                        assert_eq!(found & ((1 << (2 * slots)) - 1), 1 << wanted);
+                        let [first, second] = lines.each_ref().map(|line| line.committed_to(key));
+                        assert_eq!(first | second << slots, 1 << wanted);
+                    }
+                }
+            }
+        }
+        check::<u64>();
+        check::<u32>();
+    }
 }
