@@ -19,7 +19,7 @@ mutant() {
         die "the text to change occurs $n times in $ARGV\n" if $n != 1;
         s/\Q$ENV{FROM}\E/$ENV{TO}/' "$file") || die "cannot make the mutant: $what"
     # The models of three threads on one key take long, and find nothing that two do not.
-    log=$(cd "$copy" && timeout 150 cargo test --release --features alloc --test loom_table -- --skip by_three 2>&1) ||
+    log=$(cd "$copy" && timeout 600 cargo test --release --features alloc --test loom_table -- --skip by_three 2>&1) ||
         status=$?
     cp "$root/$file" "$copy/$file"
     case $log in
