@@ -15,10 +15,10 @@ step() {
 need_component rustfmt fmt
 need_component clippy clippy
 
-features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time
+features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time,tidegate-tower/axum,tidegate-tower/config,tidegate-tower/tracing,tidegate-tower/metrics
 
 step "format" cargo fmt --all --check
-for workspace in fuzz ci/bare ci/http ci/instructions benches/peers; do
+for workspace in fuzz ci/bare ci/http ci/instructions benches/peers benches/tower; do
     step "format, $workspace" cargo fmt --manifest-path $workspace/Cargo.toml --check
 done
 step "lints" cargo clippy --workspace --all-targets --features $features -- -D warnings
@@ -35,5 +35,6 @@ step "C" ci/c.sh
 step "loom" ci/loom.sh
 step "fuzz, 20 s a target" ci/fuzz.sh 20
 step "the benches build" cargo check --manifest-path benches/peers/Cargo.toml
+step "the benches of the layer build" cargo check --locked --manifest-path benches/tower/Cargo.toml
 
 printf '\nall suites passed in %d s\n' $((SECONDS - begun))

@@ -61,6 +61,8 @@
 mod address;
 mod body;
 mod case;
+#[cfg(feature = "config")]
+mod config;
 mod forwarded;
 mod grpc;
 mod key;
@@ -76,6 +78,8 @@ mod telemetry;
 
 pub use address::{ClientAddress, Peer, PeerAddress, ProxyError};
 pub use body::ResponseBody;
+#[cfg(feature = "config")]
+pub use config::{Config, ConfigError, ConfigReader};
 pub use key::{
     And, Everyone, Extension, Header, Key, KeyExtractor, NoKey, Or, PathTemplate, RouteTemplate,
 };

@@ -11,12 +11,13 @@ use http::{Method, Response, header};
 use tidegate::http::{Headers, Policy as Told, PolicyError};
 use tidegate::{Clock, Timestamp};
 
-use crate::key::Key;
+use crate::key::{Key, NoKey};
 use crate::layer::RateLimitLayer;
 use crate::limit::{Limit, LimitError, OpenLimit};
 use crate::policy::{OnNoKey, Policy};
 use crate::refusal::Refusal;
-use crate::stats::Counts;
+use crate::stats::{Counts, Event};
+use crate::telemetry;
 
 /// What becomes of a request when a limit cannot be told: its store has failed, or has no room to count a new key.
 ///
@@ -482,7 +483,7 @@ pub(crate) struct Ask {
 
 impl Plan {
     /// What must be asked about this request; or which policy finds no key.
-    pub(crate) fn asks(&self, request: &Parts) -> Result<Vec<Ask>, (usize, crate::key::NoKey)> {
+    pub(crate) fn asks(&self, request: &Parts) -> Result<Vec<Ask>, (usize, NoKey)> {
         let tier = self.tier_of(request);
         let mut asks = Vec::with_capacity(self.policies.len());
         for (index, active) in self.policies.iter().enumerate() {
@@ -501,7 +502,8 @@ impl Plan {
                     cost: policy.cost_of(request),
                 }),
                 Err(no_key) => {
-                    active.counts.add(crate::stats::Event::NoKey);
+                    active.counts.add(Event::NoKey);
+                    telemetry::count(&active.name, Event::NoKey);
                     if policy.on_no_key == OnNoKey::Refuse && active.enforces {
                         return Err((index, no_key));
                     }
