@@ -2,6 +2,7 @@
 
 mod all;
 mod gates;
+mod lapse;
 mod lease;
 #[cfg(any(tidegate_loom, feature = "portable-atomic", target_has_atomic = "32"))]
 mod shadow;
@@ -16,6 +17,7 @@ use crate::time::Timestamp;
 
 pub use all::{All, AllDenied};
 pub use gates::Gates;
+pub(crate) use lapse::Lapse;
 pub use lease::{Lease, LeaseState};
 #[cfg(any(tidegate_loom, feature = "portable-atomic", target_has_atomic = "32"))]
 pub use shadow::{Beside, BesideCounts, Shadow, ShadowCounts};

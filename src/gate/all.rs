@@ -3,8 +3,9 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::decision::{Allowed, Basis, Denied, Lapse, Reason};
+use crate::decision::{Allowed, Basis, Denied, Reason};
 use crate::gate::Gate;
+use crate::gate::Lapse;
 use crate::gate::gates::Gates;
 use crate::time::{Timestamp, saturating_nanos};
 

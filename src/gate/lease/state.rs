@@ -30,7 +30,8 @@
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use crate::decision::{Allowed, Lapse};
+use crate::decision::Allowed;
+use crate::gate::Lapse;
 use crate::scale::LATE_MIN;
 use crate::time::{Timestamp, saturating_nanos};
 
