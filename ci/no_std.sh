@@ -2,23 +2,11 @@
 # Builds the core, and statics that use it, for targets without an operating system; and shows that what a
 # target cannot do is refused with a message that says what to do. ci/no_std.sh [debian]
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+use_bare_toolchain "${1:-}"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/bare
 cd ci/bare
 
-# The ordinary way is rustup's targets. Where those cannot be had, or with the argument `debian`, Debian's
-# toolchain, which has the sources of core.
-if [ "${1:-}" != debian ] &&
-    rustup target add thumbv6m-none-eabi thumbv7em-none-eabi riscv32imac-unknown-none-elf >/dev/null 2>&1; then
-    build() { cargo build --quiet --release "$@"; }
-else
-    say "building core from source with Debian's toolchain"
-    [ -x /usr/bin/rustc ] && [ -d /usr/lib/rustlib/src/rust/library ] ||
-        install_debian rustc-web cargo-web rust-web-src
-    build() {
-        PATH=/usr/bin:$PATH RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 \
-            cargo build --quiet --release -Zbuild-std=core "$@"
-    }
-fi
+build() { cargo_bare build --quiet --release "$@"; }
 
 builds() {
     printf -- '- builds: %s\n' "$*"
@@ -42,11 +30,25 @@ refuses() {
     esac
 }
 
-builds --target thumbv6m-none-eabi --features single-core
-builds --target thumbv6m-none-eabi --features single-core,wide,fallback
-builds --target thumbv7em-none-eabi
-builds --target thumbv7em-none-eabi --features wide,fallback
-builds --target riscv32imac-unknown-none-elf
-refuses "enable tidegate's feature \`portable-atomic-unsafe-assume-single-core\`" --target thumbv6m-none-eabi
-refuses "choose the narrow word: \`TokenBucket::narrow(..)\`" --target thumbv7em-none-eabi --features wide
-refuses "choose the narrow word: \`TokenBucket::narrow(..)\`" --target riscv32imac-unknown-none-elf --features wide
+narrow="choose the narrow word: \`TokenBucket::narrow(..)\`"
+back_end="enable tidegate's feature \`portable-atomic-unsafe-assume-single-core\` or \`portable-atomic-critical-section\`"
+fallback="feature \`portable-atomic-fallback\`, a spin lock, never to be taken by interrupt handlers"
+
+# 32-bit atomics: nothing to choose for the narrow word.
+for target in thumbv7m-none-eabi thumbv7em-none-eabi riscv32imac-unknown-none-elf; do
+    builds --target $target
+    builds --target $target --features wide,fallback
+    refuses "$narrow" --target $target --features wide
+    refuses "$fallback" --target $target --features wide
+done
+
+# No compare-exchange: the application chooses a back end.
+for target in thumbv6m-none-eabi riscv32imc-unknown-none-elf; do
+    builds --target $target --features single-core
+    builds --target $target --features critical-section
+    builds --target $target --features single-core,wide,fallback
+    # Even without an atomic the core builds, for what needs none.
+    builds --target $target --features without-atomics
+    refuses "$back_end" --target $target
+    refuses "$narrow" --target $target --features single-core,wide
+done

@@ -18,7 +18,7 @@ need_component clippy clippy
 features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time,tidegate-tower/axum,tidegate-tower/config,tidegate-tower/tracing,tidegate-tower/metrics
 
 step "format" cargo fmt --all --check
-for workspace in fuzz ci/bare ci/http ci/instructions benches/peers benches/tower; do
+for workspace in fuzz firmware ci/bare ci/http ci/instructions benches/peers benches/tower; do
     step "format, $workspace" cargo fmt --manifest-path $workspace/Cargo.toml --check
 done
 step "lints" cargo clippy --workspace --all-targets --features $features -- -D warnings
@@ -29,6 +29,7 @@ step "documentation" env RUSTDOCFLAGS="-D warnings" \
     cargo doc --no-deps --features std,serde,defmt,heapless,fugit,embassy-time,portable-atomic
 step "features" ci/features.sh
 step "targets without an operating system" ci/no_std.sh
+step "firmware in QEMU" ci/firmware.sh
 step "instructions per decision" ci/instructions.sh
 step "headers beside express-rate-limit" ci/http.sh
 step "C" ci/c.sh

@@ -66,8 +66,8 @@ impl Basis {
             | Self::Together { remaining, .. }
             | Self::Refused { remaining, .. }
             | Self::Uncounted { remaining, .. } => remaining,
-            // A permit costs more than nothing. The burst's price fits a word.
-            Self::Bucket { debt, per, .. } => (limit * per).saturating_sub(debt) / per,
+            // The burst's price fits a word. A permit costs more than nothing, which the compiler does not know.
+            Self::Bucket { debt, per, .. } => (limit * per).saturating_sub(debt) / per.max(1),
             Self::Sliding {
                 previous,
                 current,
@@ -76,7 +76,8 @@ impl Basis {
                 ..
             } => {
                 let rest = end.min(period);
-                let weight = (u128::from(previous) * u128::from(rest)).div_ceil(u128::from(period));
+                let weight =
+                    (u128::from(previous) * u128::from(rest)).div_ceil(u128::from(period.max(1)));
                 // rest <= period, so the weight is at most `previous`.
                 limit
                     .saturating_sub(u64::from(current))

@@ -79,6 +79,13 @@
 
 #![no_std]
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(any(target_has_atomic = "32", feature = "portable-atomic")),
+    allow(
+        dead_code,
+        reason = "without compare-exchange there is no limiter to share"
+    )
+)]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
@@ -135,7 +142,8 @@ pub use time::Clock;
 pub use time::{TickRate, Ticks, Timestamp};
 pub use word::{GENERATION_BITS, Word};
 
-/// The README's examples are tests.
+/// The examples of the README and of this page are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/firmware.md")]
+struct Pages;

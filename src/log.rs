@@ -176,7 +176,10 @@ impl<const N: usize, W: AtomicWord> SlidingLog<N, W> {
             rule: &self.rule,
             head: &cell.head,
             // At most N, which the constructors see to.
-            places: &cell.places[..self.rule.limit as usize],
+            places: cell
+                .places
+                .get(..self.rule.limit as usize)
+                .unwrap_or(&cell.places),
         }
     }
 }

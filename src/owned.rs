@@ -168,14 +168,17 @@ impl<K, A: OwnedStrategy, const N: usize> OwnedTable<K, A, N> {
 
     /// An idle slot of a full table: all `N` slots are there, and the hand is at most `N`.
     fn find_idle(&self, now: Timestamp) -> Option<usize> {
-        let idle = |&index: &usize| self.algorithm.is_idle(&self.slots[index].state, now);
-        (self.hand..N).chain(0..self.hand).find(idle)
+        let (before, behind) = self.slots.split_at_checked(self.hand)?;
+        let idle = |slot: &Slot<K, A::State>| self.algorithm.is_idle(&slot.state, now);
+        let index = behind.iter().position(idle).map(|index| self.hand + index);
+        index.or_else(|| before.iter().position(idle))
     }
 
     /// The slot that would be idle first. None in an empty table only.
     fn nearest_to_idle(&self, now: Timestamp) -> Option<usize> {
-        let wait = |&index: &usize| self.algorithm.idle_after(&self.slots[index].state, now);
-        (0..self.slots.len()).min_by_key(wait)
+        let wait = |slot: &Slot<K, A::State>| self.algorithm.idle_after(&slot.state, now);
+        let slots = self.slots.iter().enumerate();
+        Some(slots.min_by_key(|&(_, slot)| wait(slot))?.0)
     }
 }
 
@@ -248,9 +251,11 @@ impl<K: Eq, A: OwnedStrategy, const N: usize> OwnedTable<K, A, N> {
             }
             (idle, _) => idle,
         };
-        if let Some(index) = room {
+        if let Some(index) = room
+            && let Some(slot) = self.slots.get_mut(index)
+        {
             let key = key.clone();
-            self.slots[index] = Slot { key, state };
+            *slot = Slot { key, state };
             self.hand = index + 1;
             return Ok(allowed);
         }

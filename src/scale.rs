@@ -50,6 +50,10 @@ impl Ramp {
         if units == 0 {
             return 0;
         }
+        if self.speed == 0 {
+            // No bucket is made so; but so the compiler knows it, and needs no way to panic.
+            return u64::MAX;
+        }
         let (phase, spent) = match self.hidden {
             Hidden::Nothing => (units, 0),
             Hidden::LowHalf => {

@@ -85,7 +85,9 @@ impl<A: Algorithm<Word: AtomicWord>> Strategy for A {
         clippy::declare_interior_mutable_const,
         reason = "copied into each new limiter"
     )]
-    const FRESH: Self::Cell = Cell::FRESH;
+    const FRESH: Self::Cell = Cell {
+        word: A::Word::ZERO_CELL,
+    };
 
     #[inline]
     fn fresh(&self) -> Self::Cell {
@@ -163,13 +165,6 @@ pub struct Cell<W: AtomicWord> {
 }
 
 impl<W: AtomicWord> Cell<W> {
-    #[cfg(not(tidegate_loom))]
-    #[allow(
-        clippy::declare_interior_mutable_const,
-        reason = "copied into each new cell"
-    )]
-    pub(crate) const FRESH: Self = Self { word: W::ZERO_CELL };
-
     pub(crate) fn new(state: W) -> Self {
         Self {
             word: W::cell(state),

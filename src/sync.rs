@@ -172,6 +172,38 @@ impl SeedCell {
     }
 }
 
+/// A word that is loaded and stored and never exchanged, which even cores without compare-exchange can do.
+///
+/// Relaxed: who uses it must not need more.
+pub(crate) struct Register(RegisterCell);
+
+#[cfg(not(tidegate_loom))]
+type RegisterCell = core::sync::atomic::AtomicU32;
+#[cfg(tidegate_loom)]
+type RegisterCell = atomic::AtomicU32;
+
+impl Register {
+    #[cfg(not(tidegate_loom))]
+    pub(crate) const fn new(value: u32) -> Self {
+        Self(RegisterCell::new(value))
+    }
+
+    #[cfg(tidegate_loom)]
+    pub(crate) fn new(value: u32) -> Self {
+        Self(RegisterCell::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: u32) {
+        self.0.store(value, core::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// A [`Word`] that this target can exchange atomically.
 ///
 /// `u32` and `u64` have it wherever the processor has compare-exchange of that width. Elsewhere a feature

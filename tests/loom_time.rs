@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64 as Counter, Ordering};
 
 use loom::sync::Arc;
 use loom::thread;
-use tidegate::{AtomicWord, Ticks};
+use tidegate::Ticks;
 
 const HALF: u64 = 1 << 31;
 const GRAIN: u64 = 1 << 24;
@@ -26,10 +26,10 @@ fn explore(name: &str, body: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Each thread extends its readings in order; every one gets its instant. Then half a range passes after the newest.
-fn readings<W: AtomicWord>(name: &str, threads: &'static [&'static [u64]]) {
+fn readings(name: &str, threads: &'static [&'static [u64]]) {
     explore(name, move || {
-        let ticks = Arc::new(Ticks::<1_000, W>::new());
-        let extend = |ticks: &Ticks<1_000, W>, instant: u64| {
+        let ticks = Arc::new(Ticks::<1_000>::new());
+        let extend = |ticks: &Ticks<1_000>, instant: u64| {
             assert_eq!(ticks.extend(instant as u32), instant);
         };
         extend(&ticks, threads[0][0]);
@@ -43,63 +43,39 @@ fn readings<W: AtomicWord>(name: &str, threads: &'static [&'static [u64]]) {
         for other in others {
             other.join().unwrap();
         }
-        // Whoever was overtaken, the word is as new as the newest reading, and so is good for half a range.
+        // Whoever's store came last, the word is good for half a range.
         let newest = threads.iter().copied().flatten().max().unwrap();
         extend(&ticks, newest + HALF);
     });
 }
 
-fn all<W: AtomicWord>() {
-    readings::<W>(
+#[test]
+fn every_reading_gets_its_instant() {
+    readings(
         "before and behind a wrap",
         &[&[WRAP - 1, WRAP + 1], &[WRAP - 2, WRAP]],
     );
-    readings::<W>(
+    readings(
         "grains apart",
         &[
             &[5 * GRAIN, 9 * GRAIN],
             &[6 * GRAIN, 7 * GRAIN, 12 * GRAIN - 1],
         ],
     );
-    readings::<W>(
-        "half a range apart",
-        &[&[WRAP - HALF, WRAP], &[WRAP - GRAIN, WRAP + GRAIN]],
+    // One of them is as late as it may be: nearly a quarter of a range.
+    readings(
+        "late",
+        &[&[WRAP - HALF, WRAP], &[WRAP - HALF / 2 + GRAIN + 1]],
     );
-}
-
-#[test]
-fn narrow() {
-    all::<u32>();
-    readings::<u32>(
+    readings(
         "three contexts",
-        &[&[WRAP - 1, WRAP], &[WRAP + 1], &[WRAP + 3 * GRAIN]],
+        &[&[WRAP - 1], &[WRAP + 1], &[WRAP + 3 * GRAIN]],
     );
 }
 
+/// The models can fail: later still, and what the late one stores takes the word back too far.
 #[test]
-fn wide() {
-    all::<u64>();
-}
-
-/// The models can fail: stored instead of exchanged, the newest reading is forgotten.
-#[test]
-#[should_panic(expected = "forgotten")]
-fn storing_forgets() {
-    use loom::sync::atomic::{AtomicU32, Ordering};
-
-    loom::model(|| {
-        let newest = Arc::new(AtomicU32::new(1));
-        let extend = |newest: &AtomicU32, grain: u32| {
-            if grain > newest.load(Ordering::Relaxed) {
-                newest.store(grain, Ordering::Relaxed);
-            }
-        };
-        let other = {
-            let newest = newest.clone();
-            thread::spawn(move || extend(&newest, 2))
-        };
-        extend(&newest, 9);
-        other.join().unwrap();
-        assert_eq!(newest.load(Ordering::Relaxed), 9, "forgotten");
-    });
+#[should_panic(expected = "left == right")]
+fn too_late_is_caught() {
+    readings("too late", &[&[WRAP - HALF, WRAP], &[WRAP - HALF / 2 - 1]]);
 }

@@ -132,14 +132,19 @@ impl<W: AtomicWord> Ring<'_, W> {
     /// Acquire: pairs with the Release of [`swap`](Self::swap), so that the head under which it was written is seen.
     #[inline]
     fn place(&self, index: usize) -> Slot<W> {
-        Slot(W::load(&self.places[index], Ordering::Acquire))
+        // Every index is below the limit. The compiler does not know, and so needs no way to panic.
+        let place = self.places.get(index);
+        place.map_or(Slot(W::ZERO), |place| {
+            Slot(W::load(place, Ordering::Acquire))
+        })
     }
 
     /// Release: pairs with the Acquire of [`place`](Self::place). Relaxed on failure: everything is read again.
     #[inline]
     fn swap(&self, index: usize, from: Slot<W>, to: Slot<W>) -> bool {
-        let place = &self.places[index];
-        W::compare_exchange(place, from.0, to.0, Ordering::Release, Ordering::Relaxed).is_ok()
+        self.places.get(index).is_some_and(|place| {
+            W::compare_exchange(place, from.0, to.0, Ordering::Release, Ordering::Relaxed).is_ok()
+        })
     }
 
     /// Release: pairs with the Acquire of [`settled`](Self::settled), so that the places it stands for are seen.

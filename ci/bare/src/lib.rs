@@ -2,59 +2,27 @@
 
 #![no_std]
 
-use tidegate::{
-    FixedWindow, Limiter, Line, Quota, SliceTable, SlidingLog, SlidingWindow, Timestamp,
-    TokenBucket,
-};
+#[cfg(not(feature = "without-atomics"))]
+mod shared;
 
-static BUCKET: Limiter<TokenBucket<u32>> = Limiter::new(TokenBucket::narrow(Quota::per_second(10)));
-static WINDOW: Limiter<FixedWindow<u32>> =
-    Limiter::new(FixedWindow::narrow_anchored(Quota::per_minute(100)));
-static SLIDING: Limiter<SlidingWindow<u32>> =
-    Limiter::new(SlidingWindow::narrow(Quota::per_minute(50)));
-static LOG: Limiter<SlidingLog<8, u32>> = Limiter::new(SlidingLog::narrow(Quota::per_minute(8)));
+use tidegate::{Algorithm, Quota, TickRate, TokenBucket};
 
-static LINES: [Line<u32>; 32] = [const { Line::new() }; 32];
-static PEERS: SliceTable<TokenBucket<u32>> =
-    SliceTable::over(TokenBucket::narrow(Quota::per_second(10)), &LINES);
-
-/// A limit for each source address, on the default hasher.
+/// One step of a state that its only owner keeps, in either word.
 #[unsafe(no_mangle)]
-pub extern "C" fn may_answer(source: u32, uptime_ms: u32) -> bool {
-    let now = Timestamp::from_millis(u64::from(uptime_ms));
-    PEERS.check(&source, now).is_ok()
-}
-
-/// Asks all of them at once, as an interrupt handler might.
-#[unsafe(no_mangle)]
-pub extern "C" fn may_pass(uptime_ms: u32) -> bool {
-    let now = Timestamp::from_millis(u64::from(uptime_ms));
-    BUCKET.check(now).is_ok()
-        && WINDOW.check(now).is_ok()
-        && SLIDING.check(now).is_ok()
-        && LOG.check(now).is_ok()
-}
-
-/// The wait, in milliseconds, which takes the divisions.
-#[unsafe(no_mangle)]
-pub extern "C" fn wait_ms(uptime_ms: u32) -> u32 {
-    let now = Timestamp::from_millis(u64::from(uptime_ms));
-    match BUCKET.peek(now) {
-        Ok(_) => 0,
-        Err(denied) => denied
-            .retry_after()
-            .map_or(u32::MAX, |wait| wait.as_millis() as u32),
+pub extern "C" fn step(narrow: &mut u32, wide: &mut u64, ticks: u32) -> bool {
+    const RTC: TickRate = TickRate::per_second(32_768);
+    const QUOTA: Quota = Quota::per_second(10);
+    fn take<A: Algorithm>(algorithm: &A, state: &mut A::Word, now: tidegate::Timestamp) -> bool {
+        let stepped = algorithm.step(*state, now, 1);
+        stepped.map(|(next, _)| *state = next).is_ok()
     }
+    let now = RTC.timestamp(u64::from(ticks));
+    take(&TokenBucket::narrow(QUOTA), narrow, now) && take(&TokenBucket::new(QUOTA), wide, now)
 }
 
-/// 64-bit words: only where the target has them, or a feature gives them.
-#[cfg(feature = "wide")]
-#[unsafe(no_mangle)]
-pub extern "C" fn may_pass_wide(uptime_ms: u32) -> bool {
-    static WIDE: Limiter<TokenBucket> = Limiter::new(TokenBucket::new(Quota::per_second(10)));
-    WIDE.check(Timestamp::from_millis(u64::from(uptime_ms)))
-        .is_ok()
-}
+/// A table of exact keys, for a single owner.
+#[cfg(feature = "without-atomics")]
+pub type Nodes = tidegate::OwnedTable<[u8; 6], TokenBucket<u32>, 32>;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -1,0 +1,4 @@
+#![no_std]
+#![no_main]
+
+tidegate_firmware::image!(tidegate_firmware::subjects::sliding_log);
