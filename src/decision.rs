@@ -205,8 +205,22 @@ impl Allowed {
         }
     }
 
+    /// The same, for a request that passes without being counted.
+    #[inline]
+    pub(crate) fn uncounted(self) -> Self {
+        Self {
+            limit: self.limit,
+            basis: Basis::Uncounted {
+                remaining: self.remaining(),
+                next: self.basis.next_ns(self.limit).unwrap_or(0),
+                reset: self.basis.reset_ns(),
+            },
+        }
+    }
+
     /// Whether the request was counted. False if it passed a [`Shadow`](crate::Shadow) whose gate would have
-    /// refused it: then there is nothing to [`refund`](crate::Gate::refund).
+    /// refused it, or a full table under [`OnFull::Allow`](crate::OnFull::Allow): then there is nothing to
+    /// [`refund`](crate::Gate::refund).
     #[inline]
     pub fn is_counted(&self) -> bool {
         !matches!(self.basis, Basis::Uncounted { .. })

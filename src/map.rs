@@ -420,7 +420,7 @@ where
         let known = {
             let shard = self.place(hash).shard.read();
             let cell = shard.find(hash, key);
-            cell.map(|cell| algorithm.check_n(cell, now, cost))
+            cell.map(|cell| algorithm.check_keyed(cell, now, cost))
         };
         match known {
             Some(answer) => answer,
@@ -461,7 +461,7 @@ where
             return match self.on_full {
                 OnFull::Allow => {
                     self.full.allowed.add(1);
-                    Ok(answer)
+                    Ok(answer.uncounted())
                 }
                 OnFull::Deny | OnFull::Evict => {
                     self.full.denied.add(1);

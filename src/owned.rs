@@ -261,7 +261,7 @@ impl<K: Eq, A: OwnedStrategy, const N: usize> OwnedTable<K, A, N> {
         }
         if self.on_full == OnFull::Allow {
             self.full.allowed += 1;
-            return Ok(allowed);
+            return Ok(allowed.uncounted());
         }
         self.full.denied += 1;
         Err(Denied {

@@ -41,6 +41,17 @@ pub trait Strategy: sealed::Sealed {
     /// [`Denied`] if the cost does not pass; then nothing has changed.
     fn check_n(&self, cell: &Self::Cell, now: Timestamp, cost: u64) -> Result<Allowed, Denied>;
 
+    /// As [`check_n`](Self::check_n), where cells of other keys are decided in between: see
+    /// [`Algorithm::step_keyed`].
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if the cost does not pass; then nothing has changed.
+    #[inline(always)]
+    fn check_keyed(&self, cell: &Self::Cell, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
+        self.check_n(cell, now, cost)
+    }
+
     /// What [`check_n`](Self::check_n) would answer; changes nothing.
     ///
     /// # Errors
@@ -103,6 +114,14 @@ impl<A: Algorithm<Word: AtomicWord>> Strategy for A {
     fn check_n(&self, cell: &Self::Cell, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
         cell.update(|state| {
             let (next, allowed) = self.step(state, now, cost)?;
+            Ok((if cost == 0 { None } else { Some(next) }, allowed))
+        })
+    }
+
+    #[inline(always)]
+    fn check_keyed(&self, cell: &Self::Cell, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
+        cell.update(|state| {
+            let (next, allowed) = self.step_keyed(state, now, cost)?;
             Ok((if cost == 0 { None } else { Some(next) }, allowed))
         })
     }

@@ -341,7 +341,7 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S> KeyedTable<A, L, S>
                 }
                 Claim::Full if self.on_full == OnFull::Allow => {
                     Counters::<A::Word>::add(&self.full.allowed, 1);
-                    break fresh().map(|(_, answer)| answer);
+                    break fresh().map(|(_, answer)| answer.uncounted());
                 }
                 Claim::Full => {
                     Counters::<A::Word>::add(&self.full.denied, 1);

@@ -166,6 +166,7 @@ impl<A: Algorithm<Word: AtomicWord> + Copy> Beside<A> {
             }
             (true, OnFull::Allow) => {
                 assert_eq!(told, expected.map(|(_, allowed)| allowed));
+                assert!(!told.unwrap().is_counted());
                 self.counts.allowed += 1;
                 return;
             }

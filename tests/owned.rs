@@ -318,7 +318,8 @@ fn policies_when_full() {
 
         let mut allow = fill(OnFull::Allow);
         for round in 1..=30 {
-            assert_eq!(allow.check(&9, T).unwrap().remaining(), 9, "uncounted");
+            let allowed = allow.check(&9, T).unwrap();
+            assert_eq!((allowed.remaining(), allowed.is_counted()), (9, false));
             assert_eq!(allow.full_counts().allowed, round);
         }
         assert!(

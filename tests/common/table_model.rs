@@ -316,6 +316,8 @@ impl<A: Algorithm<Word: AtomicWord> + Copy> Map<A> {
             }
             assert_eq!(self.counts, expected, "counted once, as what it was");
             assert_eq!(told_full, self.on_full == OnFull::Deny);
+            let is_counted = answer.is_ok_and(|allowed| allowed.is_counted());
+            assert_eq!(is_counted, self.on_full == OnFull::Evict);
             self.was_full(table, key, algorithm, now, cost, answer);
             return;
         }
