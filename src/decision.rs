@@ -40,6 +40,13 @@ pub(crate) enum Basis {
         next: u64,
         reset: u64,
     },
+    /// An exact log, in nanoseconds: in a refusal, `retry` is when the cost passes.
+    Log {
+        remaining: u64,
+        next: u64,
+        retry: u64,
+        reset: u64,
+    },
     /// A token bucket, in units of its word: how far it is from full, how far from having enough, and what
     /// one permit costs.
     Bucket {
@@ -65,7 +72,8 @@ impl Basis {
             Self::Plain { remaining, .. }
             | Self::Together { remaining, .. }
             | Self::Refused { remaining, .. }
-            | Self::Uncounted { remaining, .. } => remaining,
+            | Self::Uncounted { remaining, .. }
+            | Self::Log { remaining, .. } => remaining,
             // The burst's price fits a word. A permit costs more than nothing, which the compiler does not know.
             Self::Bucket { debt, per, .. } => (limit * per).saturating_sub(debt) / per.max(1),
             Self::Sliding {
@@ -91,7 +99,8 @@ impl Basis {
             Self::Plain { reset, .. }
             | Self::Together { reset, .. }
             | Self::Refused { reset, .. }
-            | Self::Uncounted { reset, .. } => reset,
+            | Self::Uncounted { reset, .. }
+            | Self::Log { reset, .. } => reset,
             Self::Bucket { debt, ramp, .. } => ramp.nanos(debt),
             Self::Sliding {
                 previous,
@@ -109,7 +118,9 @@ impl Basis {
 
     fn retry_ns(&self, limit: u64) -> u64 {
         match *self {
-            Self::Plain { retry, .. } | Self::Refused { retry, .. } => retry,
+            Self::Plain { retry, .. } | Self::Refused { retry, .. } | Self::Log { retry, .. } => {
+                retry
+            }
             // Only admissions are of these kinds.
             Self::Together { .. } | Self::Uncounted { .. } => 0,
             Self::Bucket { excess, ramp, .. } => ramp.nanos(excess),
@@ -136,7 +147,8 @@ impl Basis {
             Self::Plain { reset, .. } => reset,
             Self::Together { next, .. }
             | Self::Refused { next, .. }
-            | Self::Uncounted { next, .. } => next,
+            | Self::Uncounted { next, .. }
+            | Self::Log { next, .. } => next,
             // wanted <= limit, and the burst's price fits a word.
             Self::Bucket {
                 debt, per, ramp, ..
@@ -238,7 +250,8 @@ impl Allowed {
             Basis::Sliding { end, .. } => Lapse::at_once(end),
             Basis::Plain {
                 retry: 0, reset, ..
-            } => evenly(reset, 1),
+            }
+            | Basis::Log { reset, .. } => evenly(reset, 1),
             Basis::Plain { retry, .. } => Lapse::at_once(retry),
             Basis::Together { lapse, .. } => lapse,
             // Nothing was taken that could be kept.

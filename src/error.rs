@@ -27,7 +27,7 @@ pub enum ConfigError {
     PeriodTooLong,
     /// The limit is above the `N` of a [`SlidingLog`](crate::SlidingLog).
     LimitAboveCapacity,
-    /// A log that threads share cannot have so many places: 510 in `u32` words, 65,534 in `u64` words.
+    /// A [`SlidingLog`](crate::SlidingLog) cannot have so many places: at most 510 in `u32` words, 65,534 in `u64` words.
     LogTooLong,
 }
 
@@ -55,7 +55,7 @@ impl ConfigError {
                 "the limit is above the N of the log, which is how many permits it can remember"
             }
             Self::LogTooLong => {
-                "a limit above 510 in u32 words, or 65534 in u64 words, is more than the log can number; for one owner use VecLog"
+                "an N above 510 in u32 words, or 65534 in u64 words, is more than the log can number; for one owner use VecLog"
             }
         }
     }

@@ -10,9 +10,9 @@ mod vec_log;
 use core::fmt;
 use core::time::Duration;
 
-use self::ring::Ring;
+use self::ring::{Ring, Seen};
 use self::rule::{Rule, View};
-use self::slot::{Head, Slot, places_max};
+use self::slot::{Head, Slot, places_max, time_bits};
 use crate::decision::{Allowed, Denied};
 use crate::error::{ConfigError, or_panic};
 use crate::quota::Quota;
@@ -50,8 +50,8 @@ pub use self::vec_log::{VecLog, VecLogState};
 ///
 /// # Precision
 ///
-/// A place keeps the time beside how many permits were taken at once, which needs as many bits as the limit, and four
-/// bits more. In `u64` that leaves nanoseconds for any period that is usual: limit 100, up to 6 days. Else, and in `u32`,
+/// A place keeps the time beside how many permits were taken at once, which needs as many bits as `N`, and four bits
+/// more. In `u64` that leaves nanoseconds for any period that is usual: with 100 places, up to 6 days. Else, and in `u32`,
 /// time is kept in a coarser [`resolution`](Self::resolution): a permit never comes back earlier than one period after it
 /// was taken, and less than twice the resolution later. A quota for which that would be more than a sixteenth is refused.
 ///
@@ -61,8 +61,8 @@ pub use self::vec_log::{VecLog, VecLogState};
 /// ahead, the log is taken for the leftover of a clock that has jumped back, and for a fresh one: the next admission
 /// clears it.
 ///
-/// The time wraps. A permit that was taken so long ago may be misread as used, never as free: in `u64` and with a limit of
-/// 100 after 104 days or 16 times period and lateness, in `u32` after 256 times period and lateness.
+/// The time wraps. A permit that was taken so long ago may be misread as used, never as free: in `u64` and with 100
+/// places after 104 days or 16 times period and lateness, in `u32` after 256 times period and lateness.
 /// [`sweep`](crate::Limiter::sweep) rules that out.
 ///
 /// # Progress and memory ordering
@@ -106,8 +106,8 @@ macro_rules! constructors {
             ///
             /// # Panics
             ///
-            /// If the limit is above `N`, or the quota cannot be represented; in a `const` or `static` that is a compile
-            /// error.
+            /// If the limit is above `N`, or the quota cannot be represented, or `N` is too large; in a `const` or
+            /// `static` that is a compile error.
             pub const fn $new(quota: Quota) -> Self {
                 or_panic!(Self::$try_new(quota))
             }
@@ -117,16 +117,17 @@ macro_rules! constructors {
             ///
             /// # Errors
             ///
-            /// If the limit is above `N`, or the quota cannot be represented: the period is too short or too long for
-            /// the word.
+            /// If the limit is above `N`, the period is too short or too long for the word, or `N` is above 510 in
+            /// 32-bit words or 65,534 in 64-bit words.
             pub const fn $try_new(quota: Quota) -> Result<Self, ConfigError> {
                 if quota.limit() > N as u64 {
                     return Err(ConfigError::LimitAboveCapacity);
                 }
-                if quota.limit() > places_max(<$word as Word>::BITS) {
+                let word_bits = <$word as Word>::BITS;
+                if N as u64 > places_max(word_bits) {
                     return Err(ConfigError::LogTooLong);
                 }
-                match Rule::packed(quota, <$word as Word>::BITS) {
+                match Rule::packed(quota, word_bits, time_bits(N, word_bits)) {
                     Ok(rule) => Ok(Self {
                         rule,
                         word: core::marker::PhantomData,
@@ -171,7 +172,7 @@ pub struct LogCell<const N: usize, W: AtomicWord> {
 
 impl<const N: usize, W: AtomicWord> SlidingLog<N, W> {
     #[inline]
-    fn ring<'a>(&'a self, cell: &'a LogCell<N, W>) -> Ring<'a, W> {
+    fn ring<'a>(&'a self, cell: &'a LogCell<N, W>) -> Ring<'a, N, W> {
         Ring {
             rule: &self.rule,
             head: &cell.head,
@@ -245,8 +246,8 @@ impl<const N: usize, W: AtomicWord> Strategy for SlidingLog<N, W> {
             let mut taken = 0;
             // From the first place of the first lap on.
             for (place, time) in next.places.iter().zip(used.filter_map(|it| seen.at(it))) {
-                let time = self.rule.translated(&old.rule, time, now);
-                let slot = Slot::<W>::taken(0, 1, time, self.rule.bits);
+                let time = self.rule.translated::<Seen<'_, N, W>>(&old.rule, time, now);
+                let slot = Slot::<W>::taken(0, 1, time, time_bits(N, W::BITS));
                 // Relaxed: nobody else knows of it yet.
                 W::store(place, slot.0, Ordering::Relaxed);
                 taken += 1;

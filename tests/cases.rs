@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use common::subject::{Kind, Setup};
 use serde_json::Value;
-use tidegate::{Quota, Reason};
+use tidegate::{Allowed, Denied, Limiter, OwnedStrategy, Quota, Reason, SlidingLog, Timestamp};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -77,21 +77,60 @@ impl Step {
 
 /// Plays the steps on one fresh limiter.
 fn play(name: &str, setup: &Setup, steps: &[Step], at_most: Option<u64>) {
-    let subject = &setup.subject;
     let mut state = 0;
+    let name = format!("{name} {:?}", setup.kind);
+    play_on(&name, steps, at_most, |at, cost| {
+        let (next, allowed) = setup.subject.step(state, at, cost)?;
+        state = next;
+        Ok(allowed)
+    });
+}
+
+/// Plays the steps on fresh logs: one that threads share, and those of a single owner.
+fn log(name: &str, limit: u64, period: u64, steps: &[Step], at_most: Option<u64>) {
+    /// At least the largest limit of a case.
+    const N: usize = 128;
+    let quota = Quota::new(limit, Duration::from_nanos(period)).unwrap();
+    let log = SlidingLog::<N>::try_new(quota).unwrap();
+    let shared = Limiter::new(log);
+    play_on(&format!("{name} shared"), steps, at_most, |at, cost| {
+        shared.check_n(Timestamp::from_nanos(at), cost)
+    });
+    let mut owned = log.fresh();
+    play_on(&format!("{name} owned"), steps, at_most, |at, cost| {
+        log.check_n(&mut owned, Timestamp::from_nanos(at), cost)
+    });
+    #[cfg(feature = "alloc")]
+    {
+        let log = tidegate::VecLog::try_new(quota).unwrap();
+        let mut state = log.fresh();
+        play_on(
+            &format!("{name} on the heap"),
+            steps,
+            at_most,
+            |at, cost| log.check_n(&mut state, Timestamp::from_nanos(at), cost),
+        );
+    }
+}
+
+fn play_on(
+    name: &str,
+    steps: &[Step],
+    at_most: Option<u64>,
+    mut check: impl FnMut(u64, u64) -> Result<Allowed, Denied>,
+) {
     let mut total = 0;
     for (index, step) in steps.iter().enumerate() {
-        let place = format!("{name} {:?}, step {index}: {step:?}", setup.kind);
+        let place = format!("{name}, step {index}: {step:?}");
         let mut admitted = 0;
         let mut denied = None;
         let mut remaining = 0;
         for _ in 0..step.repeat {
-            match subject.step(state, step.at, step.cost) {
-                Ok((next, allowed)) => {
+            match check(step.at, step.cost) {
+                Ok(allowed) => {
                     assert!(denied.is_none(), "{place}: admitted after a denial");
                     admitted += 1;
                     remaining = allowed.remaining();
-                    state = next;
                 }
                 Err(error) => {
                     remaining = error.remaining();
@@ -403,7 +442,92 @@ fn the_boundary_burst() {
     }
 }
 
-/// The shared list. Exact log cases belong to the log.
+#[test]
+fn logs_are_exact() {
+    log(
+        "three an hour",
+        3,
+        3_600 * S,
+        &[at(0).times(4).admits(3).retry(3_600 * S)],
+        None,
+    );
+    log(
+        "two a minute, and a late one",
+        2,
+        60 * S,
+        &[
+            at(0).admits(1),
+            at(10 * S).admits(1),
+            at(20 * S).admits(0).retry(40 * S),
+            at(5 * S).admits(0).retry(55 * S),
+            at(60 * S).times(2).admits(1).retry(10 * S),
+        ],
+        None,
+    );
+    let mut minute = vec![at(0).times(60).admits(60)];
+    minute.extend((1..60).map(|second| at(second * S).admits(0)));
+    minute.push(at(60 * S).times(61).admits(60));
+    log(
+        "all at once, and again a minute later",
+        60,
+        60 * S,
+        &minute,
+        None,
+    );
+    log(
+        "nothing gained at a boundary",
+        10,
+        60 * S,
+        &[
+            at(59_900 * MS).times(11).admits(10),
+            at(60_100 * MS).admits(0).retry(59_800 * MS),
+        ],
+        None,
+    );
+    log(
+        "the period is half open",
+        2,
+        10,
+        &[
+            at(5).admits(1),
+            at(10).admits(1),
+            at(14).admits(0),
+            at(15).admits(1),
+            at(19).admits(0),
+            at(3).admits(0),
+            at(20).admits(1),
+        ],
+        None,
+    );
+    log(
+        "a late one is dated to the newest",
+        2,
+        10,
+        &[
+            at(100).admits(1),
+            at(1).admits(1),
+            at(109).admits(0),
+            at(110).times(3).admits(2),
+        ],
+        None,
+    );
+    log(
+        "some at once",
+        5,
+        60 * S,
+        &[
+            at(0).of(6).admits(0).because(Reason::TooCostly),
+            at(0).of(3).admits(1).leaves(2),
+            at(S).of(3).admits(0).because(Reason::Limited).retry(59 * S),
+            at(S).of(2).admits(1).leaves(0),
+            at(60 * S).of(4).admits(0).retry(S),
+            at(60 * S).of(3).admits(1).leaves(0),
+        ],
+        None,
+    );
+}
+
+/// The shared list.
 #[test]
 fn shared_cases() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/cases/cases.json");
@@ -412,7 +536,7 @@ fn shared_cases() {
         return;
     };
     let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
-    let mut played = 0;
+    let (mut played, mut logs) = (0, 0);
     for case in &cases {
         let name = case["id"].as_str().unwrap();
         let limiter = &case["limiter"];
@@ -421,34 +545,50 @@ fn shared_cases() {
             "fixed-window" => Kind::Aligned,
             "fixed-window-anchored" => Kind::Anchored,
             "sliding-window" => Kind::Sliding,
-            "sliding-log" => continue,
+            "sliding-log" => {
+                let (limit, period) = (&limiter["limit"], &limiter["period_ns"]);
+                let total = case["total_at_most"].as_u64();
+                let (limit, period) = (limit.as_u64().unwrap(), period.as_u64().unwrap());
+                log(name, limit, period, &steps(name, case), total);
+                logs += 1;
+                continue;
+            }
             other => panic!("{name}: unknown algorithm {other}"),
         };
         let limit = limiter["limit"].as_u64().unwrap();
         let period = limiter["period_ns"].as_u64().unwrap();
         let burst = limiter["burst"].as_u64().unwrap_or(limit);
-        let steps: Vec<_> = case["steps"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|step| Step {
-                at: step["at_ns"].as_u64().unwrap(),
-                cost: step["cost"].as_u64().unwrap_or(1),
-                repeat: step["repeat"].as_u64().unwrap_or(1),
-                admitted: step["allow"].as_u64(),
-                reason: step["reason"].as_str().map(|text| match text {
-                    "limited" => Reason::Limited,
-                    "too-costly" => Reason::TooCostly,
-                    other => panic!("{name}: unknown reason {other}"),
-                }),
-                retry_ns: step["retry_after_ns"].as_u64(),
-                remaining: step["remaining"].as_u64(),
-            })
-            .collect();
         let total = case["total_at_most"].as_u64();
-        play(name, &setup(kind, limit, period, burst), &steps, total);
+        play(
+            name,
+            &setup(kind, limit, period, burst),
+            &steps(name, case),
+            total,
+        );
         played += 1;
     }
-    println!("{played} of {} shared cases played", cases.len());
+    println!("{} of {} shared cases played", played + logs, cases.len());
     assert!(played >= 20, "only {played} played");
+    assert!(logs >= 5, "only {logs} of logs");
+}
+
+fn steps(name: &str, case: &Value) -> Vec<Step> {
+    case["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| Step {
+            at: step["at_ns"].as_u64().unwrap(),
+            cost: step["cost"].as_u64().unwrap_or(1),
+            repeat: step["repeat"].as_u64().unwrap_or(1),
+            admitted: step["allow"].as_u64(),
+            reason: step["reason"].as_str().map(|text| match text {
+                "limited" => Reason::Limited,
+                "too-costly" => Reason::TooCostly,
+                other => panic!("{name}: unknown reason {other}"),
+            }),
+            retry_ns: step["retry_after_ns"].as_u64(),
+            remaining: step["remaining"].as_u64(),
+        })
+        .collect()
 }

@@ -2,6 +2,7 @@
 
 use super::SlidingLog;
 use super::rule::View;
+use super::slot::time_bits;
 use crate::decision::{Allowed, Denied};
 use crate::strategy::{OwnedStrategy, owned};
 use crate::time::Timestamp;
@@ -23,6 +24,8 @@ struct Seen<'a, const N: usize, W> {
 }
 
 impl<const N: usize, W: Word> View for Seen<'_, N, W> {
+    const BITS: u32 = time_bits(N, W::BITS);
+
     #[inline]
     fn newest(&self) -> Option<u64> {
         self.at(self.limit - 1)
@@ -31,7 +34,8 @@ impl<const N: usize, W: Word> View for Seen<'_, N, W> {
     #[inline]
     fn at(&self, offset: u64) -> Option<u64> {
         let number = offset.checked_sub(self.limit - u64::from(self.state.len))?;
-        Some(self.state.times[self.state.index(number as usize)].widen())
+        let time = self.state.times.get(self.state.index(number as usize))?;
+        Some(time.widen())
     }
 }
 
@@ -53,11 +57,18 @@ impl<const N: usize, W: Word> LogState<N, W> {
         Seen { state: self, limit }
     }
 
+    /// Every index is below `N`. The compiler does not know, and so needs no way to panic.
+    #[inline]
+    fn set(&mut self, index: usize, time: W) {
+        if let Some(place) = self.times.get_mut(index) {
+            *place = time;
+        }
+    }
+
     /// There is room.
     #[inline]
     fn push(&mut self, time: u64) {
-        let index = self.index(usize::from(self.len));
-        self.times[index] = W::truncate(time);
+        self.set(self.index(usize::from(self.len)), W::truncate(time));
         self.len += 1;
     }
 
@@ -70,7 +81,8 @@ impl<const N: usize, W: Word> LogState<N, W> {
 
     fn remove(&mut self, number: usize) {
         for number in (0..number).rev() {
-            self.times[self.index(number + 1)] = self.times[self.index(number)];
+            let older = self.times.get(self.index(number)).copied();
+            self.set(self.index(number + 1), older.unwrap_or_default());
         }
         self.drop_oldest(1);
     }
@@ -135,7 +147,7 @@ impl<const N: usize, W: Word> OwnedStrategy for SlidingLog<N, W> {
 
     fn idle_after(&self, state: &LogState<N, W>, now: Timestamp) -> core::time::Duration {
         let newest = state.seen(self.rule.limit).newest();
-        self.rule.idle_after(newest, now)
+        self.rule.idle_after::<Seen<'_, N, W>>(newest, now)
     }
 
     fn adopt(&self, old: &Self, state: &mut LogState<N, W>, now: Timestamp) {
@@ -143,7 +155,7 @@ impl<const N: usize, W: Word> OwnedStrategy for SlidingLog<N, W> {
         let seen = state.seen(old.rule.limit);
         for offset in old.rule.used(&seen, self.rule.limit, now) {
             if let Some(time) = seen.at(offset) {
-                next.push(self.rule.translated(&old.rule, time, now));
+                next.push(self.rule.translated::<Seen<'_, N, W>>(&old.rule, time, now));
             }
         }
         *state = next;

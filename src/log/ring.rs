@@ -60,13 +60,13 @@
 use core::time::Duration;
 
 use super::rule::{Rule, View};
-use super::slot::{Head, Slot, Task};
+use super::slot::{Head, Slot, Task, time_bits};
 use crate::decision::{Allowed, Denied};
 use crate::sync::{AtomicWord, Ordering};
 use crate::time::Timestamp;
 
 /// A ring and its limits.
-pub(super) struct Ring<'a, W: AtomicWord> {
+pub(super) struct Ring<'a, const N: usize, W: AtomicWord> {
     pub(super) rule: &'a Rule,
     pub(super) head: &'a W::Atomic,
     /// As many as the limit.
@@ -74,14 +74,14 @@ pub(super) struct Ring<'a, W: AtomicWord> {
 }
 
 /// The ring under one head.
-pub(super) struct Seen<'a, W: AtomicWord> {
-    ring: &'a Ring<'a, W>,
+pub(super) struct Seen<'a, const N: usize, W: AtomicWord> {
+    ring: &'a Ring<'a, N, W>,
     head: Head<W>,
     /// The place at the head.
     oldest: Slot<W>,
 }
 
-impl<W: AtomicWord> Seen<'_, W> {
+impl<const N: usize, W: AtomicWord> Seen<'_, N, W> {
     #[inline]
     fn index(&self, offset: u64) -> usize {
         let index = self.head.index() + offset as usize;
@@ -95,19 +95,24 @@ impl<W: AtomicWord> Seen<'_, W> {
 
     #[inline]
     fn time_of(&self, slot: Slot<W>) -> Option<u64> {
-        let bits = self.ring.rule.bits;
+        let bits = Self::BITS;
         (!slot.is_void(bits)).then(|| slot.time(bits))
     }
 
     /// Whether everything read since belongs together.
+    ///
+    /// Relaxed: what was read under a later head, or after a claim, was read with Acquire from those who had seen it.
     #[inline]
     fn is_current(&self) -> bool {
-        // Relaxed: what was read under a later head was read with Acquire from those who had seen it.
-        self.ring.head(Ordering::Relaxed) == self.head
+        let head = self.head;
+        self.ring.load(head.index(), Ordering::Relaxed) == self.oldest
+            && self.ring.head(Ordering::Relaxed) == head
     }
 }
 
-impl<W: AtomicWord> View for Seen<'_, W> {
+impl<const N: usize, W: AtomicWord> View for Seen<'_, N, W> {
+    const BITS: u32 = time_bits(N, W::BITS);
+
     #[inline]
     fn newest(&self) -> Option<u64> {
         let index = self.ring.before(self.head.index());
@@ -123,20 +128,25 @@ impl<W: AtomicWord> View for Seen<'_, W> {
     }
 }
 
-impl<W: AtomicWord> Ring<'_, W> {
+impl<const N: usize, W: AtomicWord> Ring<'_, N, W> {
+    const BITS: u32 = time_bits(N, W::BITS);
+
     #[inline]
     fn head(&self, order: Ordering) -> Head<W> {
         Head(W::load(self.head, order))
     }
 
+    #[inline]
+    fn load(&self, index: usize, order: Ordering) -> Slot<W> {
+        // Every index is below the limit. The compiler does not know, and so needs no way to panic.
+        let place = self.places.get(index);
+        place.map_or(Slot(W::ZERO), |place| Slot(W::load(place, order)))
+    }
+
     /// Acquire: pairs with the Release of [`swap`](Self::swap), so that the head under which it was written is seen.
     #[inline]
     fn place(&self, index: usize) -> Slot<W> {
-        // Every index is below the limit. The compiler does not know, and so needs no way to panic.
-        let place = self.places.get(index);
-        place.map_or(Slot(W::ZERO), |place| {
-            Slot(W::load(place, Ordering::Acquire))
-        })
+        self.load(index, Ordering::Acquire)
     }
 
     /// Release: pairs with the Acquire of [`place`](Self::place). Relaxed on failure: everything is read again.
@@ -171,14 +181,14 @@ impl<W: AtomicWord> Ring<'_, W> {
     }
 
     /// The ring with no task and no claim pending.
-    #[inline]
-    fn settled(&self) -> Seen<'_, W> {
+    #[inline(always)]
+    fn settled(&self) -> Seen<'_, N, W> {
         loop {
             // Acquire: pairs with the Release of `swap_head`.
             let head = self.head(Ordering::Acquire);
             if head.is_at_rest() {
                 let oldest = self.place(head.index());
-                if !oldest.is_of(head.lap(), self.rule.bits) {
+                if !oldest.is_of(head.lap(), Self::BITS) {
                     return Seen {
                         ring: self,
                         head,
@@ -193,10 +203,10 @@ impl<W: AtomicWord> Ring<'_, W> {
     }
 
     /// Finishes a claim.
-    #[inline]
+    #[inline(always)]
     fn advance(&self, head: Head<W>, claimed: Slot<W>) {
-        let weight = claimed.weight(self.rule.bits);
-        if weight > 1 && !self.fill(head, weight, claimed.time(self.rule.bits)) {
+        let weight = claimed.weight(Self::BITS);
+        if weight > 1 && !self.fill(head, weight, claimed.time(Self::BITS)) {
             return;
         }
         self.swap_head(head, head.advanced(weight, self.rule.limit));
@@ -205,7 +215,7 @@ impl<W: AtomicWord> Ring<'_, W> {
     /// Fills the places after a claimed one. False if the head is a later one by now.
     #[cold]
     fn fill(&self, head: Head<W>, weight: u64, time: u64) -> bool {
-        let bits = self.rule.bits;
+        let bits = Self::BITS;
         let mut index = head.index();
         for _ in 1..weight {
             index += 1;
@@ -240,7 +250,7 @@ impl<W: AtomicWord> Ring<'_, W> {
     }
 
     fn shift(&self, head: Head<W>, index: usize) {
-        let bits = self.rule.bits;
+        let bits = Self::BITS;
         let seen = self.place(index);
         let before = self.before(index);
         let older = if index == head.index() {
@@ -275,7 +285,7 @@ impl<W: AtomicWord> Ring<'_, W> {
     }
 
     fn clear(&self, head: Head<W>) {
-        let bits = self.rule.bits;
+        let bits = Self::BITS;
         for index in 0..self.places.len() {
             loop {
                 let seen = self.place(index);
@@ -294,7 +304,7 @@ impl<W: AtomicWord> Ring<'_, W> {
     }
 
     /// Begins a task if the head is still the one seen, and does what is left of it.
-    fn run(&self, seen: &Seen<'_, W>, task: Task) -> bool {
+    fn run(&self, seen: &Seen<'_, N, W>, task: Task) -> bool {
         let has_begun = self.swap_head(seen.head, seen.head.with(task));
         if has_begun {
             self.settled();
@@ -302,7 +312,7 @@ impl<W: AtomicWord> Ring<'_, W> {
         has_begun
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_n(&self, now: Timestamp, cost: u64) -> Result<Allowed, Denied> {
         loop {
             let seen = self.settled();
@@ -319,7 +329,7 @@ impl<W: AtomicWord> Ring<'_, W> {
                 continue;
             }
             let head = seen.head;
-            let mine = Slot::taken(head.lap(), cost, admission.time, self.rule.bits);
+            let mine = Slot::taken(head.lap(), cost, admission.time, Self::BITS);
             if self.swap(head.index(), seen.oldest, mine) {
                 self.advance(head, mine);
                 return Ok(admission.allowed);
@@ -328,7 +338,7 @@ impl<W: AtomicWord> Ring<'_, W> {
     }
 
     /// What `read` makes of one state of the ring.
-    pub(super) fn read<T>(&self, mut read: impl FnMut(&Seen<'_, W>) -> T) -> T {
+    pub(super) fn read<T>(&self, mut read: impl FnMut(&Seen<'_, N, W>) -> T) -> T {
         loop {
             let seen = self.settled();
             let found = read(&seen);
@@ -344,7 +354,7 @@ impl<W: AtomicWord> Ring<'_, W> {
     }
 
     pub(super) fn idle_after(&self, now: Timestamp) -> Duration {
-        self.read(|seen| self.rule.idle_after(seen.newest(), now))
+        self.read(|seen| self.rule.idle_after::<Seen<'_, N, W>>(seen.newest(), now))
     }
 
     /// Gives back one permit after the other.
@@ -386,7 +396,11 @@ impl<W: AtomicWord> Ring<'_, W> {
             if !seen.is_current() {
                 continue;
             }
-            if !self.rule.idle_after(newest, now).is_zero() {
+            if !self
+                .rule
+                .idle_after::<Seen<'_, N, W>>(newest, now)
+                .is_zero()
+            {
                 return false;
             }
             if newest.is_none() || self.run(&seen, Task::Clear) {

@@ -11,6 +11,7 @@
 //!
 //! The time has all the bits that the others leave, and so has the version.
 
+use crate::algorithm::bits;
 use crate::word::{GENERATION_BITS, Word};
 
 const LAP_MASK: u64 = (1 << GENERATION_BITS) - 1;
@@ -23,6 +24,11 @@ pub(super) const fn index_bits(word_bits: u32) -> u32 {
 /// The most places: one number less than an index has, since a task is an index, none, or to clear all.
 pub(super) const fn places_max(word_bits: u32) -> u64 {
     (1 << index_bits(word_bits)) - 2
+}
+
+/// Bits that a place has for the time, beside a lap and a weight of up to `capacity`.
+pub(super) const fn time_bits(capacity: usize, word_bits: u32) -> u32 {
+    word_bits - GENERATION_BITS - bits(capacity as u64)
 }
 
 /// A place as it was seen. The word of zeros is void.

@@ -57,6 +57,8 @@ struct Seen<'a> {
 }
 
 impl View for Seen<'_> {
+    const BITS: u32 = u64::BITS;
+
     #[inline]
     fn newest(&self) -> Option<u64> {
         // Without any, the epoch says no more than nothing does.
@@ -182,12 +184,16 @@ impl OwnedStrategy for VecLog {
 
     fn idle_after(&self, state: &VecLogState, now: Timestamp) -> Duration {
         let seen = self.seen(state);
-        if self.rule.idle_after(seen.newest(), now).is_zero() {
+        if self
+            .rule
+            .idle_after::<Seen<'_>>(seen.newest(), now)
+            .is_zero()
+        {
             return Duration::ZERO;
         }
         // Until then, admissions are dated to the newest, even if that was given back.
         let newest = Timestamp::from_nanos(state.newest);
-        let used = self.rule.idle_after(seen.newest_used(), now);
+        let used = self.rule.idle_after::<Seen<'_>>(seen.newest_used(), now);
         newest.saturating_duration_since(now).max(used)
     }
 

@@ -159,7 +159,7 @@ impl Numbers {
             period_ns: log.quota().period().as_nanos() as u64,
             unit: log.resolution().as_nanos() as u64,
             late_ns: log.horizon().as_nanos() as u64,
-            bits: W::TIME_BITS - (64 - limit.leading_zeros()),
+            bits: W::TIME_BITS - (usize::BITS - N.leading_zeros()),
             keeps_newest: false,
         }
     }
@@ -504,7 +504,12 @@ impl<F: Form> Player<F> {
         }
         let foreseen = self.ask(self.now, cost);
         let before = self.form.copy();
-        let got = answer(self.form.check(stamp, cost));
+        let decision = self.form.check(stamp, cost);
+        let next = match decision {
+            Ok(allowed) => allowed.next_after(),
+            Err(denied) => denied.next_after(),
+        };
+        let got = answer(decision);
         assert_eq!(got, foreseen, "peek tells what check answers");
         assert_eq!(got, self.model.check(self.now, cost), "the exact model");
         assert_eq!(got.refused == Some(Reason::TooCostly), cost > got.limit);
@@ -521,6 +526,7 @@ impl<F: Form> Player<F> {
         }
         self.last_wait = got.retry_ns.map_or(0, |wait| wait as u64);
         self.remaining_is_exact(got.remaining);
+        self.next_is_exact(got.remaining, next);
         self.idle_is_fresh();
     }
 
@@ -558,6 +564,23 @@ impl<F: Form> Player<F> {
         let passes = |at| before.peek(Timestamp::from_nanos(at), cost).is_ok();
         assert!(passes(then), "denied after the wait it was told, {wait} ns");
         assert!(!passes(then - 1), "admitted 1 ns before {wait} ns");
+    }
+
+    /// One more than remains passes after that, and not 1 ns earlier.
+    fn next_is_exact(&self, remaining: u64, next: Option<Duration>) {
+        assert_eq!(next.is_none(), remaining == self.model.numbers.limit);
+        let Some(then) = next
+            .and_then(|next| u64::try_from(next.as_nanos()).ok())
+            .filter(|&next| next < u64::MAX)
+            .and_then(|next| self.now.checked_add(next))
+        else {
+            return;
+        };
+        let passes = |at| {
+            let stamp = Timestamp::from_nanos(at);
+            self.form.peek(stamp, remaining + 1).is_ok()
+        };
+        assert!(passes(then) && !passes(then - 1), "at {then}");
     }
 
     /// Law 4.

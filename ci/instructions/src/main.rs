@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use tidegate::{
     Algorithm, Allowed, AtomicWord, BoxTable, Denied, FixedWindow, Limiter, Quota, Seeded,
-    SlidingWindow, Timestamp, TokenBucket,
+    SlidingLog, SlidingWindow, Timestamp, TokenBucket,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
@@ -38,6 +38,8 @@ mod measured {
         measured_bucket_narrow: TokenBucket<u32>;
         measured_fixed: FixedWindow;
         measured_sliding: SlidingWindow;
+        measured_log_8: SlidingLog<8>;
+        measured_log_64: SlidingLog<64>;
     }
 
     macro_rules! tables {
@@ -95,6 +97,27 @@ fn denied<A: Algorithm<Word: AtomicWord>>(n: u64, algorithm: A, decide: Decide<A
     assert!(decide(&limiter, NOW));
     let passed = ask(n, |_, now| decide(black_box(&limiter), now));
     assert_eq!(passed, 0);
+}
+
+/// A full log, of which the oldest permit comes back at each decision.
+fn log_allowed<const N: usize>(n: u64, decide: Decide<SlidingLog<N>>) {
+    let period = Duration::from_secs(60);
+    let quota = Quota::new(N as u64, period).expect("neither is zero");
+    let limiter = Limiter::new(SlidingLog::new(black_box(quota)));
+    let passed = (0..n as u32)
+        .filter(|&index| {
+            let now = NOW.saturating_add(period / N as u32 * index);
+            decide(black_box(&limiter), black_box(now))
+        })
+        .count() as u64;
+    assert_eq!(passed, n);
+}
+
+/// A log all of whose permits have been taken.
+fn log_denied<const N: usize>(n: u64, decide: Decide<SlidingLog<N>>) {
+    let limiter = Limiter::new(SlidingLog::new(black_box(Quota::per_hour(N as u64))));
+    assert_eq!(ask(N as u64, |_, now| decide(&limiter, now)), N as u64);
+    assert_eq!(ask(n, |_, now| decide(black_box(&limiter), now)), 0);
 }
 
 /// A table in which every one of the live keys has been seen once.
@@ -176,7 +199,7 @@ fn soon() -> Quota {
 type Row = (&'static str, fn(u64));
 
 #[rustfmt::skip]
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 22] = [
     ("token-bucket-u64-allowed", |n| allowed(n, TokenBucket::new(plenty()), measured_bucket_wide)),
     ("token-bucket-u64-denied", |n| denied(n, TokenBucket::new(one()), measured_bucket_wide)),
     ("token-bucket-u32-allowed", |n| allowed(n, TokenBucket::narrow(plenty()), measured_bucket_narrow)),
@@ -187,6 +210,10 @@ const ROWS: [Row; 18] = [
     ("anchored-window-u64-denied", |n| denied(n, FixedWindow::anchored(one()), measured_fixed)),
     ("sliding-window-u64-allowed", |n| allowed(n, SlidingWindow::new(plenty()), measured_sliding)),
     ("sliding-window-u64-denied", |n| denied(n, SlidingWindow::new(one()), measured_sliding)),
+    ("log-of-8-u64-allowed", |n| log_allowed(n, measured_log_8)),
+    ("log-of-8-u64-denied", |n| log_denied(n, measured_log_8)),
+    ("log-of-64-u64-allowed", |n| log_allowed(n, measured_log_64)),
+    ("log-of-64-u64-denied", |n| log_denied(n, measured_log_64)),
     ("table-u64-hit-allowed", |n| hits(n, TokenBucket::new(some()), measured_table_wide, n)),
     ("table-u64-hit-denied", |n| hits(n, TokenBucket::new(one()), measured_table_wide, 0)),
     ("table-u64-insert", |n| inserts(n, TokenBucket::new(soon()), measured_table_wide)),

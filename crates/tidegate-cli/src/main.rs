@@ -4,7 +4,6 @@
 #![allow(clippy::std_instead_of_alloc)]
 
 mod args;
-mod exact_log;
 mod key;
 mod log;
 mod plot;

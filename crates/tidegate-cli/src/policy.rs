@@ -5,9 +5,7 @@ use core::str::FromStr;
 
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
-use tidegate::{FixedWindow, Quota, SlidingWindow, TokenBucket};
-
-use crate::exact_log::ExactLog;
+use tidegate::{FixedWindow, Quota, SlidingWindow, TokenBucket, VecLog};
 
 /// The algorithms, by the names they have on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -108,7 +106,7 @@ pub(crate) enum Limiter {
     Bucket(TokenBucket),
     Fixed(FixedWindow),
     Sliding(SlidingWindow),
-    Log(ExactLog),
+    Log(VecLog),
 }
 
 impl Policy {
@@ -132,7 +130,7 @@ impl Policy {
             Kind::FixedWindow => FixedWindow::try_new(quota).map(Limiter::Fixed),
             Kind::FixedWindowAnchored => FixedWindow::try_anchored(quota).map(Limiter::Fixed),
             Kind::SlidingWindow => SlidingWindow::try_new(quota).map(Limiter::Sliding),
-            Kind::SlidingLog => Ok(Limiter::Log(ExactLog::new(quota))),
+            Kind::SlidingLog => VecLog::try_new(quota).map(Limiter::Log),
         };
         limiter.map_err(|error| anyhow::anyhow!("{self}: {error}"))
     }

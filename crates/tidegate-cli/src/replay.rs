@@ -1,9 +1,8 @@
 //! The replay: every request, in order, against every candidate.
 
 use anyhow::Result;
-use tidegate::{Algorithm, Timestamp};
+use tidegate::{OwnedStrategy, Timestamp, VecLogState};
 
-use crate::exact_log::LogState;
 use crate::key::{KeyKind, Keys};
 use crate::log::{LineParser, Record, Unreadable};
 use crate::policy::{Limiter, Policy};
@@ -41,7 +40,7 @@ pub(crate) struct Candidate {
     /// A key that has been quiet for this long, in nanoseconds, is fresh.
     fresh_after: u64,
     states: Vec<u64>,
-    logs: Vec<LogState>,
+    logs: Vec<VecLogState>,
     /// Refused requests by key.
     refused_of: Vec<u64>,
     pub(crate) admitted: u64,
@@ -216,7 +215,7 @@ impl Candidate {
         if id == self.refused_of.len() {
             self.refused_of.push(0);
             match self.limiter {
-                Limiter::Log(_) => self.logs.push(LogState::new()),
+                Limiter::Log(_) => self.logs.push(VecLogState::default()),
                 _ => self.states.push(0),
             }
         }
@@ -228,10 +227,10 @@ impl Candidate {
             *state = 0;
         }
         let is_admitted = match &self.limiter {
-            Limiter::Bucket(bucket) => step(bucket, &mut self.states[id], now),
-            Limiter::Fixed(window) => step(window, &mut self.states[id], now),
-            Limiter::Sliding(window) => step(window, &mut self.states[id], now),
-            Limiter::Log(log) => log.admit(&mut self.logs[id], now).is_ok(),
+            Limiter::Bucket(bucket) => admits(bucket, &mut self.states[id], now),
+            Limiter::Fixed(window) => admits(window, &mut self.states[id], now),
+            Limiter::Sliding(window) => admits(window, &mut self.states[id], now),
+            Limiter::Log(log) => admits(log, &mut self.logs[id], now),
         };
         if is_admitted {
             self.admitted += 1;
@@ -268,12 +267,6 @@ impl Candidate {
     }
 }
 
-fn step(algorithm: &impl Algorithm<Word = u64>, state: &mut u64, now: Timestamp) -> bool {
-    match algorithm.step(*state, now, 1) {
-        Ok((next, _)) => {
-            *state = next;
-            true
-        }
-        Err(_) => false,
-    }
+fn admits<S: OwnedStrategy>(limiter: &S, state: &mut S::State, now: Timestamp) -> bool {
+    limiter.check_n(state, now, 1).is_ok()
 }
