@@ -19,7 +19,7 @@ features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/e
 
 step "format" cargo fmt --all --check
 for workspace in fuzz firmware ci/bare ci/http ci/instructions benches/peers benches/tower examples/embedded; do
-    step "format, $workspace" cargo fmt --manifest-path $workspace/Cargo.toml --check
+    step "format, $workspace" cargo fmt --all --manifest-path $workspace/Cargo.toml --check
 done
 step "lints" cargo clippy --workspace --all-targets --features $features -- -D warnings
 step "tests, debug" cargo test --workspace --features $features
