@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ci/http_layer.sh [ROUNDS [SECONDS]]: what the layer costs an axum handler over loopback: without a layer, with ours, and
 # with tower_governor, in turns. Prints medians: requests a second by wrk, and the server's own processor time a request,
-# which other load on the machine disturbs less. Also looks at the header fields with curl. Not a test of speed: nothing
+# which other load on the machine disturbs less; and the time of a call without a network. Also looks at the header fields with curl. Not a test of speed: nothing
 # fails for being slow. Needs wrk and curl (from Debian, if missing).
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 rounds=${1:-7}
@@ -74,3 +74,5 @@ for limit in "${limits[@]}"; do
     awk -v limit="$limit" -v rate="$(median "$limit" 2)" -v none="$(median none 2)" -v time="$(median "$limit" 3)" \
         'BEGIN { printf "| %s | %d | %.3f | %.2f us |\n", limit, rate, rate / none, time }'
 done
+printf '\nWithout a network, in one thread:\n'
+"$program" calls

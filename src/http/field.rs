@@ -137,6 +137,26 @@ impl<'a> Field<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a>(Content<'a>);
 
+impl Value<'_> {
+    /// The value if it is an integer, for whoever has a faster way to write one.
+    ///
+    /// ```
+    /// use tidegate::http::{Headers, Policy, Standing};
+    /// use tidegate::{Allowed, Quota};
+    ///
+    /// let allowed = Ok(Allowed::new(5, 4, core::time::Duration::from_secs(1)));
+    /// let standings = [Standing::new(Policy::new("default", Quota::per_second(5)), allowed)];
+    /// let fields = Headers::new().with_legacy().fields(&standings, None);
+    /// assert_eq!(fields.map(|field| field.value().as_integer()).collect::<Vec<_>>(), [Some(5), Some(4)]);
+    /// ```
+    pub const fn as_integer(&self) -> Option<u64> {
+        match self.0 {
+            Content::Integer(integer) => Some(clamp(integer)),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Content<'a> {
     Integer(u64),

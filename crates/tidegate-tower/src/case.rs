@@ -4,11 +4,13 @@ use core::fmt;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tidegate::http::Standing;
 use tidegate::{Reason, Timestamp};
 
+use crate::key::Key;
 use crate::limit::OpenLimit;
-use crate::plan::{Active, Ask, OpenOnFailure, Plan, told};
+use crate::plan::{Active, OpenOnFailure, Plan, told};
 use crate::policy::Ending;
 use crate::stats::Event;
 use crate::store::{Answer, Decision, Later, Store, StoreError};
@@ -31,8 +33,13 @@ pub(crate) struct Case {
     verdict: Verdict,
 }
 
-struct Asked {
-    ask: Ask,
+/// A request under one policy.
+pub(crate) struct Asked {
+    /// Which of the plan's policies.
+    policy: usize,
+    limit: Arc<OpenLimit>,
+    key: Key,
+    cost: u64,
     decision: Option<Decision>,
     /// Where it was taken from, if it was.
     taken: Option<Source>,
@@ -67,19 +74,27 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-impl Case {
-    pub(crate) fn new(plan: Arc<Plan>, asks: Vec<Ask>, now: Timestamp) -> Self {
-        let asked = asks.into_iter().map(|ask| Asked {
-            ask,
+impl Asked {
+    pub(crate) fn new(policy: usize, limit: Arc<OpenLimit>, key: Key, cost: u64) -> Self {
+        Self {
+            policy,
+            limit,
+            key,
+            cost,
             decision: None,
             taken: None,
             source: Source::Own,
             refuses: false,
-        });
+        }
+    }
+}
+
+impl Case {
+    pub(crate) fn new(plan: Arc<Plan>, asked: Vec<Asked>, now: Timestamp) -> Self {
         let mut case = Self {
             plan,
             now,
-            asked: asked.collect(),
+            asked,
             stage: Stage::Enforce,
             next: 0,
             pending: None,
@@ -130,7 +145,7 @@ impl Case {
     }
 
     fn active(&self, index: usize) -> &Active {
-        &self.plan.policies[self.asked[index].ask.policy]
+        &self.plan.policies[self.asked[index].policy]
     }
 
     /// Refuses what can be seen to be refused before anything is taken. The first one's check is as good as a peek.
@@ -140,9 +155,9 @@ impl Case {
             if !self.active(index).enforces || core::mem::take(&mut is_first) {
                 continue;
             }
-            let Ask {
+            let Asked {
                 limit, key, cost, ..
-            } = &self.asked[index].ask;
+            } = &self.asked[index];
             if let Some(Err(denied)) = limit.store.peek(key, self.now, *cost) {
                 self.next = index;
                 self.enforce(Ok(Err(denied)));
@@ -172,10 +187,10 @@ impl Case {
                 };
                 continue;
             };
-            let active = &self.plan.policies[asked.ask.policy];
+            let active = &self.plan.policies[asked.policy];
             let limit: &OpenLimit = match self.stage {
                 Stage::Enforce if active.enforces => match (asked.source, active) {
-                    (Source::Own, _) => &asked.ask.limit,
+                    (Source::Own, _) => &asked.limit,
                     (
                         Source::Full,
                         Active {
@@ -190,11 +205,11 @@ impl Case {
                             ..
                         },
                     ) => limit,
-                    _ => &asked.ask.limit,
+                    _ => &asked.limit,
                 },
                 // What only watches need not see what is refused anyway.
                 Stage::Watch if !active.enforces && self.verdict == Verdict::Admitted => {
-                    &asked.ask.limit
+                    &asked.limit
                 }
                 Stage::Candidates if active.candidate.is_some() => active.candidate.as_ref()?,
                 Stage::Enforce | Stage::Watch | Stage::Candidates => {
@@ -203,7 +218,7 @@ impl Case {
                 }
                 Stage::Decided | Stage::Ended => return None,
             };
-            return Some(limit.store.check(&asked.ask.key, self.now, asked.ask.cost));
+            return Some(limit.store.check(&asked.key, self.now, asked.cost));
         }
     }
 
@@ -212,7 +227,7 @@ impl Case {
         let index = self.next;
         let source = self.asked[index].source;
         let plan = Arc::clone(&self.plan);
-        let active = &plan.policies[self.asked[index].ask.policy];
+        let active = &plan.policies[self.asked[index].policy];
         let (event, next, on_failure) = match answer {
             Ok(Ok(allowed)) => {
                 let asked = &mut self.asked[index];
@@ -264,16 +279,14 @@ impl Case {
         let (plan, now) = (&self.plan, self.now);
         // The client wants to know where the others stand, and when all of them would let it pass.
         for (other, asked) in self.asked.iter_mut().enumerate() {
-            if other != index && plan.policies[asked.ask.policy].enforces {
-                let Ask {
-                    limit, key, cost, ..
-                } = &asked.ask;
-                let peeked = limit.store.peek(key, now, *cost);
+            if other != index && plan.policies[asked.policy].enforces {
+                let store = &asked.limit.store;
+                let peeked = store.peek(&asked.key, now, asked.cost);
                 asked.refuses = matches!(peeked, Some(Err(_)));
                 asked.decision = if asked.refuses {
                     peeked
                 } else {
-                    limit.store.peek(key, now, 0)
+                    store.peek(&asked.key, now, 0)
                 };
             }
         }
@@ -291,7 +304,7 @@ impl Case {
         let Some(source) = asked.taken.take() else {
             return false;
         };
-        let active = &self.plan.policies[asked.ask.policy];
+        let active = &self.plan.policies[asked.policy];
         let store: &dyn Store = match (source, active) {
             (
                 Source::Full,
@@ -307,9 +320,9 @@ impl Case {
                     ..
                 },
             ) => &*limit.store,
-            _ => &*asked.ask.limit.store,
+            _ => &*asked.limit.store,
         };
-        store.refund(&asked.ask.key, self.now, asked.ask.cost);
+        store.refund(&asked.key, self.now, asked.cost);
         true
     }
 
@@ -335,7 +348,7 @@ impl Case {
             active.counts.add(event);
             telemetry::count(&active.name, event);
             if event == Event::ShadowRefused {
-                telemetry::refused(&active.name, &self.asked[index].ask.key, true);
+                telemetry::refused(&active.name, &self.asked[index].key, true);
             }
         }
         self.next += 1;
@@ -348,7 +361,7 @@ impl Case {
         let enforced = match &asked.decision {
             Some(decision) => decision.is_ok(),
             // It only watches: then it has been taken, or not.
-            None => asked.taken.is_some() || asked.ask.cost == 0,
+            None => asked.taken.is_some() || asked.cost == 0,
         };
         let active = self.active(index);
         let event = match (enforced, answer) {
@@ -372,7 +385,7 @@ impl Case {
             let event = match self.verdict {
                 // Has been counted as what it would have been.
                 Verdict::Admitted
-                    if !active.enforces && asked.taken.is_none() && asked.ask.cost > 0 =>
+                    if !active.enforces && asked.taken.is_none() && asked.cost > 0 =>
                 {
                     continue;
                 }
@@ -383,7 +396,7 @@ impl Case {
             active.counts.add(event);
             telemetry::count(&active.name, event);
             if event == Event::Refused {
-                telemetry::refused(&active.name, &asked.ask.key, false);
+                telemetry::refused(&active.name, &asked.key, false);
             }
         }
     }
@@ -401,10 +414,10 @@ impl Case {
     }
 
     /// Where the request stands with every policy that tells it.
-    pub(crate) fn standings(&self) -> Vec<Standing<'_>> {
+    pub(crate) fn standings(&self) -> SmallVec<[Standing<'_>; 2]> {
         let told = self.asked.iter().filter_map(|asked| {
-            let active = &self.plan.policies[asked.ask.policy];
-            let policy = told(&active.policy, &asked.ask.limit.limit).ok()?;
+            let active = &self.plan.policies[asked.policy];
+            let policy = told(&active.policy, &asked.limit.limit).ok()?;
             Some(Standing::new(policy, asked.decision?))
         });
         told.collect()
@@ -421,7 +434,7 @@ impl Case {
         self.stage = Stage::Ended;
         let plan = Arc::clone(&self.plan);
         for index in 0..self.asked.len() {
-            let active = &plan.policies[self.asked[index].ask.policy];
+            let active = &plan.policies[self.asked[index].policy];
             let gives_back = active.policy.gives_back.as_ref();
             if gives_back.is_none_or(|gives_back| !gives_back(ending)) || !self.give_back(index) {
                 continue;
@@ -431,7 +444,7 @@ impl Case {
             let asked = &mut self.asked[index];
             if active.enforces
                 && asked.source == Source::Own
-                && let Some(now) = asked.ask.limit.store.peek(&asked.ask.key, self.now, 0)
+                && let Some(now) = asked.limit.store.peek(&asked.key, self.now, 0)
             {
                 asked.decision = Some(now);
             }

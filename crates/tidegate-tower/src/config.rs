@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::key::KeyExtractor;
 use crate::layer::RateLimitLayer;
+use crate::limit::LimitError;
 use crate::plan::{BuildError, Builder, Mistake};
 
 use file::File;
@@ -124,7 +125,7 @@ impl ConfigReader {
     ///
     /// [`ConfigError`], which names the line and the field.
     pub fn parse(&self, text: &str) -> Result<Config, ConfigError> {
-        let at = |span: core::ops::Range<usize>| Position::of(text, span.start);
+        let at = |span: core::ops::Range<usize>| Position::of(text, span);
         let file: File = toml::from_str(text)
             .map_err(|error| ConfigError::new(error.span().map(at), error.message().to_owned()))?;
         let builder = file
@@ -134,6 +135,8 @@ impl ConfigReader {
             name: policy.name.get_ref().clone(),
             at_name: at(policy.name.span()),
             at_quota: policy.quota.as_ref().map(|quota| at(quota.span())),
+            at_burst: policy.burst.as_ref().map(|burst| at(burst.span())),
+            at_capacity: policy.capacity.as_ref().map(|keys| at(keys.span())),
             at_routes: policy.routes.as_ref().map(|routes| at(routes.span())),
             at_tiers: policy.tiers.as_ref().map(|tiers| at(tiers.span())),
         });
@@ -166,6 +169,8 @@ struct Spans {
     name: String,
     at_name: Position,
     at_quota: Option<Position>,
+    at_burst: Option<Position>,
+    at_capacity: Option<Position>,
     at_routes: Option<Position>,
     at_tiers: Option<Position>,
 }
@@ -206,6 +211,14 @@ impl Config {
             .and_then(|name| self.spans.iter().rev().find(|spans| spans.name == name));
         let position = match (spans, error.mistake()) {
             (None, _) => self.at_tiers.clone(),
+            (Some(spans), Mistake::Limit(LimitError::NoCapacity)) => spans.at_capacity.clone(),
+            // A quota is never zero.
+            (
+                Some(spans),
+                Mistake::Limit(
+                    LimitError::NoBurst | LimitError::Quota(tidegate::ConfigError::ZeroBurst),
+                ),
+            ) => spans.at_burst.clone(),
             (Some(spans), Mistake::Limit(_)) => {
                 spans.at_quota.clone().or_else(|| spans.at_tiers.clone())
             }

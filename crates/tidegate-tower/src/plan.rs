@@ -11,7 +11,8 @@ use http::{Method, Response, header};
 use tidegate::http::{Headers, Policy as Told, PolicyError};
 use tidegate::{Clock, Timestamp};
 
-use crate::key::{Key, NoKey};
+use crate::case::Asked;
+use crate::key::NoKey;
 use crate::layer::RateLimitLayer;
 use crate::limit::{Limit, LimitError, OpenLimit};
 use crate::policy::{OnNoKey, Policy};
@@ -472,18 +473,9 @@ impl fmt::Display for BuildError {
 
 impl core::error::Error for BuildError {}
 
-/// A request under one policy.
-pub(crate) struct Ask {
-    /// Which of the plan's policies.
-    pub(crate) policy: usize,
-    pub(crate) limit: Arc<OpenLimit>,
-    pub(crate) key: Key,
-    pub(crate) cost: u64,
-}
-
 impl Plan {
     /// What must be asked about this request; or which policy finds no key.
-    pub(crate) fn asks(&self, request: &Parts) -> Result<Vec<Ask>, (usize, NoKey)> {
+    pub(crate) fn asks(&self, request: &Parts) -> Result<Vec<Asked>, (usize, NoKey)> {
         let tier = self.tier_of(request);
         let mut asks = Vec::with_capacity(self.policies.len());
         for (index, active) in self.policies.iter().enumerate() {
@@ -495,12 +487,12 @@ impl Plan {
                 continue;
             }
             match policy.key_of(request) {
-                Ok(key) => asks.push(Ask {
-                    policy: index,
-                    limit: Arc::clone(limit),
+                Ok(key) => asks.push(Asked::new(
+                    index,
+                    Arc::clone(limit),
                     key,
-                    cost: policy.cost_of(request),
-                }),
+                    policy.cost_of(request),
+                )),
                 Err(no_key) => {
                     active.counts.add(Event::NoKey);
                     telemetry::count(&active.name, Event::NoKey);

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::header::Entry;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use tidegate::http::{Draft, FieldName, Headers, Standing};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use tidegate::http::{Buffer, Draft, FieldName, Headers, Standing};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
@@ -89,7 +90,11 @@ where
             let service = core::mem::replace(&mut self.inner, next);
             return ResponseFuture {
                 state: State::Deciding {
-                    deciding: Some((case, service, Request::from_parts(request, body))),
+                    deciding: Some(Box::new((
+                        case,
+                        service,
+                        Request::from_parts(request, body),
+                    ))),
                 },
             };
         }
@@ -117,8 +122,8 @@ pin_project_lite::pin_project! {
 pin_project_lite::pin_project! {
     #[project = StateProjection]
     enum State<S, B, F> {
-        // A store elsewhere is asked.
-        Deciding { deciding: Option<(Case, S, Request<B>)> },
+        // A store elsewhere is asked. Boxed, since it is large, and asking costs more.
+        Deciding { deciding: Option<Box<(Case, S, Request<B>)>> },
         Running { #[pin] future: F, case: Option<Case> },
         Refused { response: Option<Response<Bytes>> },
     }
@@ -154,12 +159,13 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Deciding { deciding } => {
-                    if let Some((case, _, _)) = deciding {
-                        ready!(case.poll(context));
+                    if let Some(deciding) = deciding {
+                        ready!(deciding.0.poll(context));
                     }
-                    let Some((case, mut service, request)) = deciding.take() else {
+                    let Some(deciding) = deciding.take() else {
                         panic!("polled after it was ready");
                     };
+                    let (case, mut service, request) = *deciding;
                     match case.verdict() {
                         Verdict::Admitted => State::Running {
                             future: service.call(request),
@@ -235,18 +241,27 @@ fn respond(plan: &Plan, refusal: &Refusal<'_>, request: &Parts) -> Response<Byte
 fn add_fields(headers: &mut HeaderMap, fields: Headers, standings: &[Standing<'_>], case: &Case) {
     let unix_now = Some(case.now().since_epoch());
     let is_list = fields.draft() == Some(Draft::V10);
-    // One allocation for all values: each is a part of it.
-    let mut text = bytes::BytesMut::with_capacity(128 * (1 + standings.len()));
+    let mut buffer = Buffer::<256>::new();
     for field in fields.fields(standings, unix_now) {
         let name = header_name(field.name());
-        if headers.contains_key(&name) && !(is_list && is_v10(field.name())) {
+        let value = match field.value().as_integer() {
+            Some(integer) => Ok(HeaderValue::from(integer)),
+            // Many policies, or long names, are not worth more room on the stack.
+            None => match buffer.render(field.value()) {
+                Ok(value) => HeaderValue::from_str(value),
+                Err(_) => HeaderValue::try_from(field.value().to_string()),
+            },
+        };
+        // It is printable ASCII.
+        let Ok(value) = value else {
             continue;
-        }
-        if core::fmt::write(&mut text, format_args!("{}", field.value())).is_err() {
-            continue;
-        }
-        if let Ok(value) = HeaderValue::from_maybe_shared(text.split().freeze()) {
-            headers.append(name, value);
+        };
+        match headers.entry(name) {
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+            }
+            Entry::Occupied(mut entry) if is_list && is_v10(field.name()) => entry.append(value),
+            Entry::Occupied(_) => {}
         }
     }
 }
@@ -255,6 +270,42 @@ fn is_v10(name: FieldName) -> bool {
     matches!(name, FieldName::RateLimit | FieldName::RateLimitPolicy)
 }
 
-fn header_name(name: FieldName) -> http::HeaderName {
-    http::HeaderName::from_static(name.as_lower_str())
+/// The name in the type of this crate's headers, made by the compiler.
+fn header_name(name: FieldName) -> HeaderName {
+    macro_rules! names {
+        ($($variant:ident $name:literal,)*) => {
+            match name {
+                $(FieldName::$variant => {
+                    const NAME: HeaderName = HeaderName::from_static($name);
+                    NAME
+                })*
+                _ => HeaderName::from_static(name.as_lower_str()),
+            }
+        };
+    }
+    names! {
+        XRateLimitLimit "x-ratelimit-limit",
+        XRateLimitRemaining "x-ratelimit-remaining",
+        XRateLimitReset "x-ratelimit-reset",
+        XRateLimitWindowMs "x-ratelimit-window-ms",
+        XRateLimitStrategy "x-ratelimit-strategy",
+        RateLimitPolicy "ratelimit-policy",
+        RateLimit "ratelimit",
+        RateLimitLimit "ratelimit-limit",
+        RateLimitRemaining "ratelimit-remaining",
+        RateLimitReset "ratelimit-reset",
+        RetryAfter "retry-after",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for name in FieldName::ALL {
+            assert_eq!(header_name(*name), name.as_lower_str());
+        }
+    }
 }

@@ -104,8 +104,8 @@ pub(super) struct PolicyEntry {
     pub(super) tiers: Option<Spanned<BTreeMap<String, Quota>>>,
     #[serde(default)]
     algorithm: Algorithm,
-    burst: Option<u64>,
-    capacity: Option<usize>,
+    pub(super) burst: Option<Spanned<u64>>,
+    pub(super) capacity: Option<Spanned<usize>>,
     candidate: Option<Quota>,
     pub(super) routes: Option<Spanned<Vec<String>>>,
     methods: Option<Spanned<Vec<String>>>,
@@ -337,11 +337,11 @@ impl PolicyEntry {
             Algorithm::SlidingWindow => Limit::sliding_window(quota),
             Algorithm::SlidingLog => Limit::sliding_log(quota),
         };
-        if let Some(burst) = self.burst {
-            limit = limit.with_burst(burst);
+        if let Some(burst) = &self.burst {
+            limit = limit.with_burst(*burst.get_ref());
         }
-        if let Some(capacity) = self.capacity {
-            limit = limit.with_capacity(capacity);
+        if let Some(capacity) = &self.capacity {
+            limit = limit.with_capacity(*capacity.get_ref());
         }
         limit
     }
