@@ -30,6 +30,7 @@ step "documentation" env RUSTDOCFLAGS="-D warnings" \
 step "features" ci/features.sh
 step "targets without an operating system" ci/no_std.sh
 step "firmware in QEMU" ci/firmware.sh
+step "flash, RAM and instructions of firmware" ci/size.sh
 step "instructions per decision" ci/instructions.sh
 step "headers beside express-rate-limit" ci/http.sh
 step "C" ci/c.sh

@@ -17,9 +17,6 @@ const SLIDING: SlidingWindow<u32> = SlidingWindow::narrow(QUOTA);
 
 const LOG: SlidingLog<8, u32> = SlidingLog::narrow(Quota::per_second(8));
 
-/// Whether a request of this key may pass at this uptime.
-pub type Decision = fn(u32, u32) -> bool;
-
 #[inline(always)]
 fn uptime(ms: u32) -> Timestamp {
     Timestamp::from_millis(u64::from(ms))

@@ -45,13 +45,19 @@ impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedT
     ) {
         let slots = self.slots();
         let mut places = [Place::NOWHERE; GROUP];
-        let mut lines = [slots.lines_of(Place::NOWHERE); GROUP];
+        let Some(nowhere) = slots.lines_of(Place::NOWHERE) else {
+            return;
+        };
+        let mut lines = [nowhere; GROUP];
         let mut likely = [0; GROUP];
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let (places, lines) = (&mut places[..keys.len()], &mut lines[..keys.len()]);
             for ((place, lines), key) in places.iter_mut().zip(&mut *lines).zip(keys) {
                 *place = self.place(self.hasher.hash_one(key));
-                *lines = slots.lines_of(*place);
+                let Some(found) = slots.lines_of(*place) else {
+                    return;
+                };
+                *lines = found;
                 lines[0].prefetch();
             }
             // Most are in their first line, and only for the others the second has to come.

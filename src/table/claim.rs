@@ -210,7 +210,9 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     ) -> Claim<'a, A::Word> {
         // The second line is not looked at if the first has room. Should a slot of the key's be there, `settle`
         // finds it.
-        let lines = self.lines_of(place);
+        let Some(lines) = self.lines_of(place) else {
+            return Claim::Full;
+        };
         let first = self.view(lines[0], place, now);
         let has_room = first.free.count_ones() >= ROOMY.min(A::Word::SLOTS as u32 / 2 + 1);
         let second = if has_room || ptr::eq(lines[0], lines[1]) {

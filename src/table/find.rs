@@ -9,8 +9,9 @@ use crate::sync::private::Cells;
 use crate::sync::{AtomicWord, Ordering};
 use crate::word::Word;
 
-/// Lines that a processor's own cache holds beside what else it needs: half a megabyte.
-const CACHED: usize = 1 << 13;
+/// Lines that a processor's own cache holds beside what else it needs: half a megabyte. Microcontrollers have no use for
+/// comparing tags without a branch: there it is always the preferred slot first.
+const CACHED: usize = if usize::BITS == 64 { 1 << 13 } else { 0 };
 
 /// The lines, and what the protocol needs to know beside them.
 pub(super) struct Lines<'a, A: Algorithm<Word: AtomicWord>> {
@@ -30,7 +31,7 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
     /// the tags, and so does not keep the processor from asking for the next key's line.
     #[inline(always)]
     pub(super) fn find(&self, place: Place) -> Option<Found<'a, A::Word>> {
-        let lines = self.lines_of(place);
+        let lines = self.lines_of(place)?;
         if self.lines.len() > CACHED {
             lines[1].prefetch();
             let slot = lines[0].slot(place.preferred());
@@ -54,17 +55,17 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
 
     /// The key's committed slot.
     pub(super) fn find_surely(&self, place: Place) -> Option<Found<'a, A::Word>> {
-        let lines = self.lines_of(place);
+        let lines = self.lines_of(place)?;
         let [first, second] = lines.map(|line| line.committed_to(place.key()));
         found(lines, first | second << A::Word::SLOTS, place)
     }
 
+    /// Both lines of a place. They are always there, which the compiler does not know: so it needs no way to panic.
     #[inline(always)]
-    pub(super) fn lines_of(&self, place: Place) -> [&'a Line<A::Word>; 2] {
-        [
-            &self.lines[place.first()],
-            &self.lines[place.second(self.lines.len())],
-        ]
+    pub(super) fn lines_of(&self, place: Place) -> Option<[&'a Line<A::Word>; 2]> {
+        let first = self.lines.get(place.first())?;
+        let second = self.lines.get(place.second(self.lines.len()))?;
+        Some([first, second])
     }
 
     /// Steps the state of a slot that was found; `None` if the slot has moved on, so look again.
@@ -108,30 +109,35 @@ impl<'a, A: Algorithm<Word: AtomicWord>> Lines<'a, A> {
 
     /// The slots a key may have, in the order that ranks them, without the line twice where there is but one.
     pub(super) fn candidates(&self, place: Place) -> impl Iterator<Item = Slot<'a, A::Word>> {
-        let [first, second] = self.lines_of(place);
-        let second = (!core::ptr::eq(first, second)).then_some(second);
-        first
-            .slots()
-            .chain(second.into_iter().flat_map(|line| line.slots()))
+        let lines = self.lines_of(place);
+        let [first, second] = match lines {
+            Some([first, second]) if core::ptr::eq(first, second) => [Some(first), None],
+            Some(lines) => lines.map(Some),
+            None => [None, None],
+        };
+        let slots = |line: &'a Line<A::Word>| line.slots();
+        let second = second.into_iter().flat_map(slots);
+        first.into_iter().flat_map(slots).chain(second)
     }
 
     /// Those of the same whose tag has the key's fingerprint, with any status.
     pub(super) fn holders(&self, place: Place) -> impl Iterator<Item = Slot<'a, A::Word>> {
         let lines = self.lines_of(place);
-        let first = lines[0].holders(place.key());
-        let second = if core::ptr::eq(lines[0], lines[1]) {
-            0
-        } else {
-            lines[1].holders(place.key())
-        };
-        let mut bits = first | second << A::Word::SLOTS;
+        let mut bits = lines.map_or(0, |[first, second]| {
+            let holders = |line: &Line<A::Word>| line.holders(place.key());
+            let is_one = core::ptr::eq(first, second);
+            let second = if is_one { 0 } else { holders(second) };
+            holders(first) | second << A::Word::SLOTS
+        });
         core::iter::from_fn(move || {
             if bits == 0 {
                 return None;
             }
             let index = bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            Some(lines[index / A::Word::SLOTS].slot(index))
+            let [first, second] = lines?;
+            let is_in_first = index < A::Word::SLOTS;
+            Some(if is_in_first { first } else { second }.slot(index))
         })
     }
 
