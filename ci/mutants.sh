@@ -88,7 +88,7 @@ if [ "$which" != table ]; then
 # One width: nothing in the protocol depends on it. A model that ends does so within the hour, on the slowest machine.
 models=(
     'loom_log -- last::u64 laps::u64 whole::u64 sweep::u64 peek::u64 retune::u64'
-    'loom_log -- reset::u64 reset_refund::u64 three::u64 jump_back::u64 given_back::u64'
+    'loom_log -- reset::u64 reset_lap::u64 reset_refund::u64 three::u64 jump_back::u64 given_back::u64'
     'loom_log -- refund::u64 refunds::u64'
 )
 patience=3600

@@ -271,6 +271,7 @@ both! {
     refunds: refund_against_refund;
     given_back: take_and_give_back;
     reset: reset_against_check;
+    reset_lap: lap_past_a_reset;
     reset_refund: reset_against_refund;
     jump_back: a_jump_back;
     sweep: sweep_against_check;
@@ -321,6 +322,9 @@ fn all_or_nothing<W: Width>() {
         calls,
         1,
     );
+    // A lap passes a fill that has stalled.
+    let calls: [Calls; 2] = [&[(64, 2)], &[(64, 1), (128, 2)]];
+    race::<2, W>("2 places, 2 and a lap", &[], calls, 2);
     let calls: [Calls; 2] = [&[(64, 2), (128, 2)], &[(64, 2), (64, 1)]];
     race::<3, W>("3 places, 2 and 2 across laps", &[(0, 2)], calls, 2);
 }
@@ -464,6 +468,28 @@ fn reset_against_check<W: Width>() {
     body::<1, W>("1 place, reset", &[(0, 1)], 1);
     body::<2, W>("2 places, reset", &[(0, 1), (16, 1)], 2);
     body::<3, W>("3 places, reset", &[(0, 1), (16, 1)], 1);
+}
+
+/// A reset that stalls while others finish it takes nothing of what they take then, a lap later.
+fn lap_past_a_reset<W: Width>() {
+    explore(
+        &format!("1 place, a lap past a reset, {}", W::NAME),
+        3,
+        |is_swapped| {
+            let log = taken::<1, W>(&[(0, 1)]);
+            let (one, other) = (log.clone(), log.clone());
+            let ((), outcomes) = beside(
+                is_swapped,
+                move || one.reset(),
+                move || play(&other, &[(32, 1), (96, 1)]),
+            );
+            // That the first passed shows that the reset had been.
+            if outcomes[0].is_some() {
+                assert!(outcomes[1].is_some());
+                ring_holds(&log, 96, &[(96, 1)]);
+            }
+        },
+    );
 }
 
 fn reset_against_refund<W: Width>() {
