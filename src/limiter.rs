@@ -15,7 +15,8 @@ use crate::time::Timestamp;
 ///
 /// # Cost
 ///
-/// An admission is one load and one compare-exchange; a denial or a peek is one load, and stores nothing.
+/// An admission is one load and one compare-exchange; a denial or a peek is one load, and stores nothing. An exact log
+/// costs more, and publishes no more: see [`SlidingLog`](crate::SlidingLog), also on progress and ordering.
 ///
 /// # Progress
 ///

@@ -38,9 +38,10 @@ pub use self::vec_log::{VecLog, VecLogState};
 /// # Cost
 ///
 /// - Memory: `N + 1` words; with `N` = 7 wide ones a cache line, if it happens to be aligned so.
-/// - A denial stores nothing: two loads of the head and two of places. So does a peek, and counts what remains.
-/// - An admission of cost 1 is two compare-exchanges, and as many loads as the limit has bits to count what remains.
-///   One of cost `n` is `n + 1` compare-exchanges.
+/// - A denial of cost 1 stores nothing: five loads, of three words. A peek stores nothing either. Only what another thread
+///   has begun is finished first.
+/// - An admission of cost 1 is two compare-exchanges, and besides those loads as many as the limit has bits, to count
+///   what remains. One of cost `n` is `n + 1` compare-exchanges.
 /// - A refund of one permit moves those that are older, with two compare-exchanges each; a reset clears every place.
 ///
 /// # All or nothing

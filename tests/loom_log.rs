@@ -314,7 +314,7 @@ fn all_or_nothing<W: Width>() {
     race::<3, W>("3 places, 3 and 1", &[], [&[(0, 3)], &[(0, 1)]], 1);
     race::<3, W>("3 places, 2 and 1", &[], [&[(0, 2)], &[(0, 1)]], 2);
     // Nobody is refused because of a claim that is half filled.
-    race::<4, W>("4 places, 2 and 2", &[], [&[(0, 2)], &[(0, 2)]], 2);
+    race::<5, W>("5 places, 2 and 2", &[(0, 1)], [&[(0, 2)], &[(0, 2)]], 2);
     let calls: [Calls; 2] = [&[(80, 2)], &[(64, 1), (80, 1)]];
     race::<2, W>(
         "2 places, 2 and 1 across a lap",

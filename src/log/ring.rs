@@ -23,12 +23,15 @@
 //!
 //! # Why the numbers are right
 //!
-//! Whoever acts has read the head, then places, and then the same head again. A place is written only by those who have
-//! read the head of that time, or a later one, and written with Release; it is read with Acquire. So a place written
-//! under a later head makes that head visible to the second reading, and the version tells. The head is written with
-//! Release after the places that it stands for, and read with Acquire: so no place is older than the head. What was read
-//! in between is therefore one state of the ring, but for what may happen under one head: a claim, its fills, and the
-//! step of a task.
+//! Whoever decides has read the head and its place, then other places, and then both again and unchanged. A place is
+//! written only by those who have read the head of that time, or a later one, and, to fill it, the claim; it is written
+//! with Release, and read with Acquire. So a place that was written under a later head, or after a claim, makes that head
+//! or claim visible to the second reading, which tells: by the version, and by the claimed place. The head is written with
+//! Release after the places that it stands for, and read with Acquire: so no place is older than the head. Both ends
+//! together: what was read in between is one state of the ring.
+//!
+//! Who fills, shifts or clears does not decide. It reads the head, a place or two, and the head again; then the place is
+//! of that head's time, before or after this one write.
 //!
 //! - *A claim was right*: its exchange compares the place at the head with what was read. While that is not claimed, only
 //!   tasks change places; they give back, so what was free stays free. `t` is not before the newest, which can only
