@@ -34,12 +34,6 @@ pub(crate) enum Basis {
         retry: u64,
         reset: u64,
     },
-    /// A request that passed although the gate would have refused it: nothing was counted.
-    Uncounted {
-        remaining: u64,
-        next: u64,
-        reset: u64,
-    },
     /// An exact log, in nanoseconds: in a refusal, `retry` is when the cost passes.
     Log {
         remaining: u64,
@@ -72,7 +66,6 @@ impl Basis {
             Self::Plain { remaining, .. }
             | Self::Together { remaining, .. }
             | Self::Refused { remaining, .. }
-            | Self::Uncounted { remaining, .. }
             | Self::Log { remaining, .. } => remaining,
             // The burst's price fits a word. A permit costs more than nothing, which the compiler does not know.
             Self::Bucket { debt, per, .. } => (limit * per).saturating_sub(debt) / per.max(1),
@@ -99,7 +92,6 @@ impl Basis {
             Self::Plain { reset, .. }
             | Self::Together { reset, .. }
             | Self::Refused { reset, .. }
-            | Self::Uncounted { reset, .. }
             | Self::Log { reset, .. } => reset,
             Self::Bucket { debt, ramp, .. } => ramp.nanos(debt),
             Self::Sliding {
@@ -121,8 +113,8 @@ impl Basis {
             Self::Plain { retry, .. } | Self::Refused { retry, .. } | Self::Log { retry, .. } => {
                 retry
             }
-            // Only admissions are of these kinds.
-            Self::Together { .. } | Self::Uncounted { .. } => 0,
+            // Only admissions are of this kind.
+            Self::Together { .. } => 0,
             Self::Bucket { excess, ramp, .. } => ramp.nanos(excess),
             Self::Sliding {
                 previous,
@@ -145,10 +137,9 @@ impl Basis {
             // A retry of 0 is none at all.
             Self::Plain { retry, reset, .. } if retry > 0 => retry.min(reset),
             Self::Plain { reset, .. } => reset,
-            Self::Together { next, .. }
-            | Self::Refused { next, .. }
-            | Self::Uncounted { next, .. }
-            | Self::Log { next, .. } => next,
+            Self::Together { next, .. } | Self::Refused { next, .. } | Self::Log { next, .. } => {
+                next
+            }
             // wanted <= limit, and the burst's price fits a word.
             Self::Bucket {
                 debt, per, ramp, ..
@@ -184,6 +175,8 @@ fn sliding_wait(limit: u64, previous: u32, current: u32, cost: u64, end: u64, pe
 pub struct Allowed {
     pub(crate) limit: u64,
     pub(crate) basis: Basis,
+    /// False if the request passed although the gate would have refused it.
+    pub(crate) counted: bool,
 }
 
 impl Allowed {
@@ -196,6 +189,7 @@ impl Allowed {
                 retry: 0,
                 reset: saturating_nanos(reset_after),
             },
+            counted: true,
         }
     }
 
@@ -214,6 +208,7 @@ impl Allowed {
                 retry: nanos,
                 reset: nanos,
             },
+            counted: true,
         }
     }
 
@@ -221,12 +216,8 @@ impl Allowed {
     #[inline]
     pub(crate) fn uncounted(self) -> Self {
         Self {
-            limit: self.limit,
-            basis: Basis::Uncounted {
-                remaining: self.remaining(),
-                next: self.basis.next_ns(self.limit).unwrap_or(0),
-                reset: self.basis.reset_ns(),
-            },
+            counted: false,
+            ..self
         }
     }
 
@@ -235,11 +226,15 @@ impl Allowed {
     /// [`refund`](crate::Gate::refund).
     #[inline]
     pub fn is_counted(&self) -> bool {
-        !matches!(self.basis, Basis::Uncounted { .. })
+        self.counted
     }
 
     /// How long what was just taken may be kept unspent.
     pub(crate) fn lapse(&self) -> Lapse {
+        if !self.counted {
+            // Nothing was taken that could be kept.
+            return Lapse::NEVER;
+        }
         // The time until full is rounded up, to what the state's clock can tell.
         let evenly = |reset: u64, resolution: u64| {
             let used = self.limit.saturating_sub(self.remaining());
@@ -254,8 +249,7 @@ impl Allowed {
             | Basis::Log { reset, .. } => evenly(reset, 1),
             Basis::Plain { retry, .. } => Lapse::at_once(retry),
             Basis::Together { lapse, .. } => lapse,
-            // Nothing was taken that could be kept.
-            Basis::Refused { .. } | Basis::Uncounted { .. } => Lapse::NEVER,
+            Basis::Refused { .. } => Lapse::NEVER,
         }
     }
 
@@ -392,11 +386,8 @@ impl Denied {
     pub(crate) fn overruled(&self) -> Allowed {
         Allowed {
             limit: self.limit,
-            basis: Basis::Uncounted {
-                remaining: self.remaining(),
-                next: self.basis.next_ns(self.limit).unwrap_or(0),
-                reset: self.basis.reset_ns(),
-            },
+            basis: self.basis,
+            counted: false,
         }
     }
 

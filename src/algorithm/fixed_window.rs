@@ -368,6 +368,7 @@ impl<W: Word> Algorithm for FixedWindow<W> {
         let allowed = Allowed {
             limit: self.limit,
             basis: basis(count + cost),
+            counted: true,
         };
         if cost == 0 {
             return Ok((state, allowed));

@@ -233,6 +233,7 @@ impl<W: Word> SlidingWindow<W> {
         Allowed {
             limit: self.limit,
             basis: self.basis(view, 0),
+            counted: true,
         }
     }
 }

@@ -323,6 +323,7 @@ impl<W: Word> TokenBucket<W> {
         Allowed {
             limit: self.burst.get(),
             basis: self.basis(now, debt, W::ZERO),
+            counted: true,
         }
     }
 

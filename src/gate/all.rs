@@ -334,6 +334,7 @@ impl Together {
                 reset: saturating_nanos(self.reset),
                 lapse: self.lapse,
             },
+            counted: true,
         }
     }
 

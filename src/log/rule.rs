@@ -245,6 +245,7 @@ impl Rule {
                 retry: 0,
                 reset,
             },
+            counted: true,
         };
         match self.standing(view.newest(), now, V::BITS) {
             Standing::Free { on_leftover } => {
