@@ -11,11 +11,15 @@ die() {
     exit 1
 }
 
+refresh_debian() {
+    command -v apt-get >/dev/null || die "there is no apt-get to install what is missing with"
+    [ -n "${debian_lists_fresh:-}" ] || { apt-get update -qq && debian_lists_fresh=1; }
+}
+
 # install_debian PACKAGE...
 install_debian() {
-    command -v apt-get >/dev/null || die "there is no apt-get to install $* with"
     say "installing $*"
-    [ -n "${debian_lists_fresh:-}" ] || { apt-get update -qq && debian_lists_fresh=1; }
+    refresh_debian
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null ||
         die "apt-get could not install $*"
 }
@@ -61,17 +65,18 @@ use_bare_toolchain() {
 # need_qemu: emulators for all of these.
 need_qemu() {
     command -v qemu-system-arm >/dev/null && command -v qemu-system-riscv32 >/dev/null && return
-    local packages="qemu-system-arm qemu-system-misc" version
-    # Newer ones have RISC-V in a package of its own.
-    ! apt-cache show qemu-system-riscv >/dev/null 2>&1 || packages="qemu-system-arm qemu-system-riscv"
-    # shellcheck disable=SC2086
-    (install_debian --no-install-recommends $packages) && return
-    # Tools from a newer release forbid the emulators of this one.
-    version=$(apt-cache madison qemu-utils | awk 'NR == 1 { print $3 }')
-    [ -n "$version" ] || die "there is no qemu-utils to go with the emulators"
-    say "qemu-utils $(dpkg-query -W -f '${Version}' qemu-utils) does not go with them: also installing $version"
-    # shellcheck disable=SC2086
-    install_debian --no-install-recommends --allow-downgrades $packages "qemu-utils=$version"
+    local packages=(qemu-system-arm qemu-system-misc) tools version
+    tools=$(dpkg-query -W -f '${Version}' qemu-utils 2>/dev/null) || tools=
+    refresh_debian
+    # Newer releases have RISC-V in a package of its own.
+    ! apt-cache show qemu-system-riscv >/dev/null 2>&1 || packages=(qemu-system-arm qemu-system-riscv)
+    version=$(apt-cache madison qemu-system-arm | awk 'NR == 1 { print $3 }')
+    # Tools of a newer release than the emulators' forbid them: apt would remove the tools.
+    if [ -n "$tools" ] && [ -n "$version" ] && dpkg --compare-versions "$tools" gt "$version"; then
+        say "qemu-utils $tools does not go with the emulators, which are $version: so that is installed instead"
+        packages+=(--allow-downgrades "qemu-utils=$version")
+    fi
+    install_debian --no-install-recommends "${packages[@]}"
 }
 
 # emulate TARGET IMAGE: runs an image until it exits, for a minute at most. Virtual time advances by a nanosecond an
