@@ -368,7 +368,6 @@ impl Denied {
     }
 
     /// Refused for want of room to count one more key.
-    #[cfg(feature = "std")]
     pub(crate) const fn table_full(limit: u64) -> Self {
         Self {
             reason: Reason::TableFull,

@@ -5,7 +5,7 @@ use core::fmt;
 
 use heapless::Vec;
 
-use crate::decision::{Allowed, Basis, Denied, Reason};
+use crate::decision::{Allowed, Denied};
 use crate::strategy::OwnedStrategy;
 use crate::table::{FullCounts, OnFull};
 use crate::time::Timestamp;
@@ -211,7 +211,7 @@ impl<K: Eq, A: OwnedStrategy, const N: usize> OwnedTable<K, A, N> {
     ///
     /// # Errors
     ///
-    /// [`Denied`] if not; then nothing has changed for any key. [`Reason::TableFull`] if the key has no slot, all are
+    /// [`Denied`] if not; then nothing has changed for any key. [`Reason::TableFull`](crate::Reason::TableFull) if the key has no slot, all are
     /// live, and [`OnFull::Deny`] is the policy.
     #[inline]
     pub fn check_n(&mut self, key: &K, now: Timestamp, cost: u64) -> Result<Allowed, Denied>
@@ -264,15 +264,7 @@ impl<K: Eq, A: OwnedStrategy, const N: usize> OwnedTable<K, A, N> {
             return Ok(allowed.uncounted());
         }
         self.full.denied += 1;
-        Err(Denied {
-            reason: Reason::TableFull,
-            limit: self.algorithm.limit(),
-            basis: Basis::Plain {
-                remaining: 0,
-                retry: 0,
-                reset: 0,
-            },
-        })
+        Err(Denied::table_full(self.algorithm.limit()))
     }
 
     /// What [`check`](Self::check) would answer now; changes nothing. A full table is not foreseen.

@@ -11,8 +11,13 @@ use crate::decision::{Allowed, Denied};
 use crate::sync::AtomicWord;
 use crate::time::Timestamp;
 
-/// Keys whose lines are on their way at the same time.
-const GROUP: usize = 32;
+/// Keys whose lines are on their way at the same time. What is kept of each is on the stack, 36 bytes or so, which
+/// a microcontroller has little of; nor has it far to memory.
+const GROUP: usize = if cfg!(target_pointer_width = "64") {
+    32
+} else {
+    8
+};
 
 impl<A: Algorithm<Word: AtomicWord>, L: Storage<A::Word>, S: BuildHasher> KeyedTable<A, L, S> {
     /// One request of each key, in order, and `answer` with its index and decision.
