@@ -4,9 +4,13 @@ mod file;
 mod position;
 
 use core::fmt;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use http::HeaderName;
+use http::request::Parts;
 
 use crate::key::KeyExtractor;
 use crate::layer::RateLimitLayer;
@@ -145,6 +149,7 @@ impl ConfigReader {
             path: None,
             spans: spans.collect(),
             at_tiers: file.tiers.as_ref().map(|tiers| at(tiers.span())),
+            tier_header: file.tier_header(),
         })
     }
 }
@@ -162,6 +167,7 @@ pub struct Config {
     path: Option<PathBuf>,
     spans: Vec<Spans>,
     at_tiers: Option<Position>,
+    tier_header: Option<HeaderName>,
 }
 
 #[derive(Clone, Debug)]
@@ -201,6 +207,31 @@ impl Config {
     /// The builder with these policies, for what a file cannot say.
     pub fn builder(&self) -> Builder {
         self.builder.clone()
+    }
+
+    /// The request header that tells clients of tiers apart; `None` if the file has no `tiers`.
+    pub fn tier_header(&self) -> Option<&HeaderName> {
+        self.tier_header.as_ref()
+    }
+
+    /// The tier of whoever sends this request; `None` if the file names no such client. So whatever authenticates
+    /// clients need not read the file a second time.
+    ///
+    /// ```
+    /// # use tidegate_tower::ConfigReader;
+    /// let config = ConfigReader::new().parse(r#"
+    ///     on-failure = "refuse"
+    ///     tiers = { header = "x-api-key", clients = { paying = ["one", "two"] } }
+    ///     policy = [{ name = "all", key = "header:x-api-key", tiers = { paying = "9/s" } }]
+    /// "#)?;
+    /// let (mut request, ()) = http::Request::new(()).into_parts();
+    /// assert_eq!(config.tier_of(&request), None);
+    /// request.headers.insert(config.tier_header().unwrap(), "two".parse().unwrap());
+    /// assert_eq!(config.tier_of(&request).as_deref(), Some("paying"));
+    /// # Ok::<(), tidegate_tower::ConfigError>(())
+    /// ```
+    pub fn tier_of(&self, request: &Parts) -> Option<Cow<'static, str>> {
+        self.builder.tier_of(request)
     }
 
     /// Where in the file a mistake is that was found when the layer was built.

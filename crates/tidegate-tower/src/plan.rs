@@ -324,6 +324,11 @@ fn system_clock() -> Now {
 }
 
 impl Builder {
+    #[cfg(feature = "config")]
+    pub(crate) fn tier_of(&self, request: &Parts) -> Option<Cow<'static, str>> {
+        self.tier_of.as_ref().and_then(|tier_of| tier_of(request))
+    }
+
     fn check(&self) -> Result<(), BuildError> {
         if self.policies.is_empty() {
             return Err(BuildError::new("", Mistake::NoPolicies));

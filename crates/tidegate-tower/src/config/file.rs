@@ -194,6 +194,12 @@ impl File {
         Ok(builder)
     }
 
+    /// The header that tells tiers apart, once [`builder`](Self::builder) has found it to be one.
+    pub(super) fn tier_header(&self) -> Option<HeaderName> {
+        let tiers = self.tiers.as_ref()?;
+        header_name(tiers.get_ref().header.get_ref()).ok()
+    }
+
     fn prefixes(&self) -> Result<(u8, u8), Wrong> {
         let prefix = |bits: Option<&Spanned<u8>>, default, most| match bits {
             None => Ok(default),
