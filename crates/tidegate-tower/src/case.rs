@@ -10,7 +10,8 @@ use tidegate::{Reason, Timestamp};
 
 use crate::key::Key;
 use crate::limit::OpenLimit;
-use crate::plan::{Active, OpenOnFailure, Plan, told};
+use crate::open::OpenOnFailure;
+use crate::plan::{Active, Plan, told};
 use crate::policy::Ending;
 use crate::stats::Event;
 use crate::store::{Answer, Decision, Later, Store, StoreError};

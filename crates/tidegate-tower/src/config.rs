@@ -12,10 +12,11 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::request::Parts;
 
+use crate::builder::Builder;
 use crate::key::KeyExtractor;
 use crate::layer::RateLimitLayer;
 use crate::limit::LimitError;
-use crate::plan::{BuildError, Builder, Mistake};
+use crate::mistake::{BuildError, Mistake};
 
 use file::File;
 use position::Position;
@@ -250,7 +251,7 @@ impl Config {
                     LimitError::NoBurst | LimitError::Quota(tidegate::ConfigError::ZeroBurst),
                 ),
             ) => spans.at_burst.clone(),
-            (Some(spans), Mistake::Limit(_)) => {
+            (Some(spans), Mistake::Limit(_) | Mistake::Store(_)) => {
                 spans.at_quota.clone().or_else(|| spans.at_tiers.clone())
             }
             (Some(spans), Mistake::Route(_)) => spans.at_routes.clone(),

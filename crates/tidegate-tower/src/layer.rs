@@ -8,8 +8,10 @@ use http::request::Parts;
 use tidegate::Quota;
 use tower_layer::Layer;
 
+use crate::builder::{Builder, OnFailure};
 use crate::key::Key;
-use crate::plan::{BuildError, Builder, OnFailure, Plan};
+use crate::mistake::BuildError;
+use crate::plan::Plan;
 use crate::service::RateLimit;
 use crate::stats::Stats;
 use crate::store::Decision;
@@ -38,8 +40,9 @@ impl RateLimitLayer {
     ///
     /// What was used stays used, in permits, under policies that keep their names, for clients that keep their tiers,
     /// if the way of counting and the capacity stay the same: 5 used of 5 leave 5 of 10, and none of 3. What an exact log
-    /// has counted is counted as of now. Everything else begins anew. Counts of [`stats`](Self::stats) go on under the
-    /// same names, and so does the clock, unless the builder has one.
+    /// has counted is counted as of now. Everything else begins anew, but what [stores elsewhere](Builder::stores) keep.
+    /// Counts of [`stats`](Self::stats) go on under the same names, and so do the clock and `stores`, unless the builder
+    /// has its own.
     ///
     /// Requests under way end under the old policies; what they take while the stores are copied, or give back
     /// afterwards, may be lost. Two calls at the same time are two replacements, of which one may copy from neither's

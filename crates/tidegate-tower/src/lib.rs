@@ -60,6 +60,7 @@
 
 mod address;
 mod body;
+mod builder;
 mod case;
 #[cfg(feature = "config")]
 mod config;
@@ -68,6 +69,8 @@ mod grpc;
 mod key;
 mod layer;
 mod limit;
+mod mistake;
+mod open;
 mod plan;
 mod policy;
 mod refusal;
@@ -78,19 +81,20 @@ mod telemetry;
 
 pub use address::{ClientAddress, Peer, PeerAddress, ProxyError};
 pub use body::ResponseBody;
+pub use builder::{Builder, OnFailure};
 #[cfg(feature = "config")]
 pub use config::{Config, ConfigError, ConfigReader};
 pub use key::{
     And, Everyone, Extension, Header, Key, KeyExtractor, NoKey, Or, PathTemplate, RouteTemplate,
 };
 pub use layer::{PolicyStanding, RateLimitLayer};
-pub use limit::{Limit, LimitError};
-pub use plan::{BuildError, Builder, Mistake, OnFailure};
+pub use limit::{Counting, Limit, LimitError};
+pub use mistake::{BuildError, Mistake};
 pub use policy::{Ending, OnNoKey, Policy};
 pub use refusal::Refusal;
 pub use service::{RateLimit, ResponseFuture};
 pub use stats::{PolicyStats, Stats};
-pub use store::{Answer, Decision, Later, Store, StoreError};
+pub use store::{Answer, Decision, Later, Store, StoreError, StoreRequest};
 pub use tidegate::http::{Draft, Headers};
 
 /// The README's examples are tests.

@@ -31,20 +31,53 @@ use crate::store::Store;
 #[derive(Clone)]
 pub struct Limit {
     quota: Quota,
-    method: Method,
+    kept: Kept,
     burst: Option<u64>,
     capacity: Option<usize>,
     strategy: Option<Cow<'static, str>>,
 }
 
-#[derive(Clone)]
-enum Method {
+/// How a limit is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Counting {
+    /// See [`Limit::token_bucket`].
     TokenBucket,
+    /// See [`Limit::fixed_window`].
     FixedWindow,
+    /// See [`Limit::anchored_window`].
     AnchoredWindow,
+    /// See [`Limit::sliding_window`].
     SlidingWindow,
+    /// See [`Limit::sliding_log`].
     SlidingLog,
-    Store(Arc<dyn Store>),
+}
+
+impl Counting {
+    /// As it is called in TOML and in the header `X-RateLimit-Strategy`, such as `token-bucket`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token-bucket",
+            Self::FixedWindow => "fixed-window",
+            Self::AnchoredWindow => "anchored-window",
+            Self::SlidingWindow => "sliding-window",
+            Self::SlidingLog => "sliding-log",
+        }
+    }
+}
+
+impl fmt::Display for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[derive(Clone)]
+enum Kept {
+    /// In memory, or where [`Builder::stores`](crate::Builder::stores) says.
+    Here(Counting),
+    /// By a store that enforces the limit by itself.
+    There(Arc<dyn Store>),
 }
 
 impl Limit {
@@ -54,10 +87,10 @@ impl Limit {
     /// The bytes that the permits of exact logs may take, unless a capacity is given.
     const LOG_BYTES: usize = 64 << 20;
 
-    fn new(quota: Quota, method: Method) -> Self {
+    fn new(quota: Quota, kept: Kept) -> Self {
         Self {
             quota,
-            method,
+            kept,
             burst: None,
             capacity: None,
             strategy: None,
@@ -66,32 +99,32 @@ impl Limit {
 
     /// A steady rate, and bursts of up to the quota's limit, or of what [`with_burst`](Self::with_burst) says.
     pub fn token_bucket(quota: Quota) -> Self {
-        Self::new(quota, Method::TokenBucket)
+        Self::new(quota, Kept::Here(Counting::TokenBucket))
     }
 
     /// The quota in each window; windows begin at whole multiples of the period since the clock's epoch.
     pub fn fixed_window(quota: Quota) -> Self {
-        Self::new(quota, Method::FixedWindow)
+        Self::new(quota, Kept::Here(Counting::FixedWindow))
     }
 
     /// The quota in each window; a client's window begins with its first request admitted.
     pub fn anchored_window(quota: Quota) -> Self {
-        Self::new(quota, Method::AnchoredWindow)
+        Self::new(quota, Kept::Here(Counting::AnchoredWindow))
     }
 
     /// About the quota in any period.
     pub fn sliding_window(quota: Quota) -> Self {
-        Self::new(quota, Method::SlidingWindow)
+        Self::new(quota, Kept::Here(Counting::SlidingWindow))
     }
 
     /// Exactly the quota in any period; of up to 1,024 permits.
     pub fn sliding_log(quota: Quota) -> Self {
-        Self::new(quota, Method::SlidingLog)
+        Self::new(quota, Kept::Here(Counting::SlidingLog))
     }
 
     /// Kept by a store of yours, which enforces the limit by itself; the quota is what clients are told.
     pub fn in_store(quota: Quota, store: impl Store + 'static) -> Self {
-        Self::new(quota, Method::Store(Arc::new(store)))
+        Self::new(quota, Kept::There(Arc::new(store)))
     }
 
     /// Allows a token bucket bursts of so many.
@@ -120,16 +153,42 @@ impl Limit {
         self.quota
     }
 
+    /// How it is counted; `None` if that is a [store](Self::in_store)'s business.
+    pub fn counting(&self) -> Option<Counting> {
+        match self.kept {
+            Kept::Here(counting) => Some(counting),
+            Kept::There(_) => None,
+        }
+    }
+
+    /// How much a token bucket holds: the quota's limit, unless [`with_burst`](Self::with_burst) says otherwise. `None` if
+    /// it is no token bucket.
+    pub fn burst(&self) -> Option<u64> {
+        let is_bucket = self.counting() == Some(Counting::TokenBucket);
+        is_bucket.then(|| self.burst.unwrap_or(self.quota.limit()))
+    }
+
+    /// The live keys there is to be room for, if [`with_capacity`](Self::with_capacity) says.
+    pub fn capacity(&self) -> Option<usize> {
+        self.capacity
+    }
+
     /// What the way of counting is called.
     pub fn strategy(&self) -> Option<&str> {
-        self.strategy.as_deref().or(match self.method {
-            Method::TokenBucket => Some("token-bucket"),
-            Method::FixedWindow => Some("fixed-window"),
-            Method::AnchoredWindow => Some("anchored-window"),
-            Method::SlidingWindow => Some("sliding-window"),
-            Method::SlidingLog => Some("sliding-log"),
-            Method::Store(_) => None,
-        })
+        let own = || self.counting().map(Counting::as_str);
+        self.strategy.as_deref().or_else(own)
+    }
+
+    /// Whether its parts go together; whether the quota can be counted is found when it is opened.
+    pub(crate) fn check(&self) -> Result<(), LimitError> {
+        if self.burst.is_some() && self.counting() != Some(Counting::TokenBucket) {
+            return Err(LimitError::NoBurst);
+        }
+        match (self.capacity, &self.kept) {
+            (Some(0), _) => Err(LimitError::NoCapacity),
+            (Some(_), Kept::There(_)) => Err(LimitError::OwnCapacity),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the store, in which what was used in that of `old` is still used, if they count in the same way.
@@ -138,22 +197,13 @@ impl Limit {
         old: Option<&OpenLimit>,
         now: Timestamp,
     ) -> Result<OpenLimit, LimitError> {
-        if self.burst.is_some() && !matches!(self.method, Method::TokenBucket) {
-            return Err(LimitError::NoBurst);
-        }
-        if self.capacity == Some(0) {
-            return Err(LimitError::NoCapacity);
-        }
-        if let Method::Store(store) = &self.method {
-            if self.capacity.is_some() {
-                return Err(LimitError::OwnCapacity);
-            }
-            return Ok(OpenLimit {
-                limit: self.clone(),
-                store: Arc::clone(store),
-                kept: Arc::new(()),
-            });
-        }
+        self.check()?;
+        let counting = match &self.kept {
+            Kept::Here(counting) => *counting,
+            Kept::There(store) => return Ok(self.opened_elsewhere(Arc::clone(store))),
+        };
+        // What a store elsewhere has counted cannot be copied.
+        let old = old.filter(|old| old.kept.is_some());
         if let Some(old) = old
             && old.limit.counts_as(self)
         {
@@ -163,21 +213,19 @@ impl Limit {
             });
         }
         let quota = self.quota;
-        match self.method {
-            Method::TokenBucket => {
+        match counting {
+            Counting::TokenBucket => {
                 let burst = self.burst.unwrap_or(quota.limit());
                 self.table(TokenBucket::try_new_with_burst(quota, burst)?, old, now)
             }
-            Method::FixedWindow => self.table(FixedWindow::try_new(quota)?, old, now),
-            Method::AnchoredWindow => self.table(FixedWindow::try_anchored(quota)?, old, now),
-            Method::SlidingWindow => self.table(SlidingWindow::try_new(quota)?, old, now),
-            Method::SlidingLog => match quota.limit() {
+            Counting::FixedWindow => self.table(FixedWindow::try_new(quota)?, old, now),
+            Counting::AnchoredWindow => self.table(FixedWindow::try_anchored(quota)?, old, now),
+            Counting::SlidingWindow => self.table(SlidingWindow::try_new(quota)?, old, now),
+            Counting::SlidingLog => match quota.limit() {
                 ..=16 => self.log(SlidingLog::<16>::try_new(quota)?, old, now),
                 17..=128 => self.log(SlidingLog::<128>::try_new(quota)?, old, now),
                 _ => self.log(SlidingLog::<1024>::try_new(quota)?, old, now),
             },
-            // Has returned above.
-            Method::Store(_) => Err(LimitError::OwnCapacity),
         }
     }
 
@@ -185,7 +233,7 @@ impl Limit {
         self.quota == other.quota
             && self.burst == other.burst
             && self.capacity == other.capacity
-            && core::mem::discriminant(&self.method) == core::mem::discriminant(&other.method)
+            && self.counting() == other.counting()
     }
 
     fn table<A>(
@@ -199,11 +247,9 @@ impl Limit {
         BoxTable<A>: Store,
     {
         let old = old.filter(|old| {
-            old.limit.capacity == self.capacity
-                && core::mem::discriminant(&old.limit.method)
-                    == core::mem::discriminant(&self.method)
+            old.limit.capacity == self.capacity && old.limit.counting() == self.counting()
         });
-        let old = old.and_then(|old| old.kept.downcast_ref::<BoxTable<A>>());
+        let old = old.and_then(OpenLimit::kept_as::<BoxTable<A>>);
         let table = match old {
             Some(old) => old.retuned(algorithm, now),
             None => BoxTable::with_capacity(algorithm, self.capacity.unwrap_or(Self::CAPACITY)),
@@ -233,8 +279,17 @@ impl Limit {
         let store = Arc::new(store);
         OpenLimit {
             limit: self.clone(),
-            kept: Arc::clone(&store) as Arc<dyn Any + Send + Sync>,
+            kept: Some(Arc::clone(&store) as Arc<dyn Any + Send + Sync>),
             store,
+        }
+    }
+
+    /// Kept by this store.
+    pub(crate) fn opened_elsewhere(&self, store: Arc<dyn Store>) -> OpenLimit {
+        OpenLimit {
+            limit: self.clone(),
+            store,
+            kept: None,
         }
     }
 }
@@ -245,7 +300,7 @@ fn copy_log<const M: usize, const N: usize>(
     new: &Map<Key, SlidingLog<N>>,
     now: Timestamp,
 ) -> bool {
-    let Some(old) = old.kept.downcast_ref::<Map<Key, SlidingLog<M>>>() else {
+    let Some(old) = old.kept_as::<Map<Key, SlidingLog<M>>>() else {
         return false;
     };
     let most = new.algorithm().quota().limit();
@@ -274,8 +329,14 @@ impl fmt::Debug for Limit {
 pub(crate) struct OpenLimit {
     pub(crate) limit: Limit,
     pub(crate) store: Arc<dyn Store>,
-    /// The same store, to be recognized.
-    kept: Arc<dyn Any + Send + Sync>,
+    /// The same store, to be recognized, if it is one that was made here.
+    kept: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl OpenLimit {
+    fn kept_as<S: 'static>(&self) -> Option<&S> {
+        self.kept.as_ref()?.downcast_ref()
+    }
 }
 
 impl fmt::Debug for OpenLimit {

@@ -7,10 +7,12 @@ use core::pin::Pin;
 use std::sync::Arc;
 
 use tidegate::{
-    Algorithm, Allowed, AtomicWord, Denied, KeyedTable, Limiter, Map, Storage, Strategy, Timestamp,
+    Algorithm, Allowed, AtomicWord, Denied, KeyedTable, Limiter, Map, Quota, Storage, Strategy,
+    Timestamp,
 };
 
 use crate::key::Key;
+use crate::limit::{Counting, Limit};
 
 /// What a store has decided.
 pub type Decision = Result<Allowed, Denied>;
@@ -80,6 +82,71 @@ pub trait Store: Send + Sync {
     /// It must not block or wait: requests are also given back when their future is dropped. A store elsewhere queues
     /// it.
     fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64);
+}
+
+/// A limit for which a store is wanted: what [`Builder::stores`](crate::Builder::stores) asks with.
+///
+/// Policy, tier and whether it is a candidate tell the limits of a layer apart, also after a reload.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreRequest<'a> {
+    policy: &'a str,
+    tier: Option<&'a str>,
+    is_candidate: bool,
+    limit: &'a Limit,
+    counting: Counting,
+}
+
+impl<'a> StoreRequest<'a> {
+    /// None if the limit has a store already.
+    pub(crate) fn new(
+        policy: &'a str,
+        tier: Option<&'a str>,
+        is_candidate: bool,
+        limit: &'a Limit,
+    ) -> Option<Self> {
+        Some(Self {
+            policy,
+            tier,
+            is_candidate,
+            limit,
+            counting: limit.counting()?,
+        })
+    }
+
+    /// The policy's name.
+    pub fn policy(&self) -> &'a str {
+        self.policy
+    }
+
+    /// The tier of clients; `None` if the limit is for those of no tier.
+    pub fn tier(&self) -> Option<&'a str> {
+        self.tier
+    }
+
+    /// Whether the limit is the policy's [candidate](crate::Policy::candidate), which is only watched.
+    pub fn is_candidate(&self) -> bool {
+        self.is_candidate
+    }
+
+    /// The quota.
+    pub fn quota(&self) -> Quota {
+        self.limit.quota()
+    }
+
+    /// How it is to be counted.
+    pub fn counting(&self) -> Counting {
+        self.counting
+    }
+
+    /// How much a token bucket holds; `None` for other ways of counting.
+    pub fn burst(&self) -> Option<u64> {
+        self.limit.burst()
+    }
+
+    /// The whole limit.
+    pub fn limit(&self) -> &'a Limit {
+        self.limit
+    }
 }
 
 impl<A, L, S> Store for KeyedTable<A, L, S>

@@ -271,6 +271,20 @@ async fn extractors_of_the_program_and_reloading() {
     }
 }
 
+/// A store elsewhere that cannot be had is a mistake in the file.
+#[test]
+fn a_store_elsewhere_that_cannot_be() {
+    let config = ConfigReader::new().parse(WHOLE).unwrap();
+    let failing = config.builder().stores(|request| match request.policy() {
+        "bar" => Err("out of reach".into()),
+        _ => Ok(None),
+    });
+    let error = config.locate(&failing.build().unwrap_err());
+    assert_eq!(error.field(), Some("quota"));
+    let line = WHOLE.lines().nth(error.line().unwrap() - 1).unwrap();
+    assert!(line.starts_with("quota = ") && error.to_string().ends_with(": out of reach"));
+}
+
 #[test]
 fn files() {
     let directory = std::env::temp_dir().join(format!("tidegate-tower-{}", std::process::id()));

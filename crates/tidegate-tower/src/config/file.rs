@@ -12,10 +12,10 @@ use tidegate::http::{Draft, Headers};
 use toml::Spanned;
 
 use crate::address::{ClientAddress, PeerAddress};
+use crate::builder::{Builder, OnFailure};
 use crate::key::{Everyone, Header, Key, KeyExtractor, NoKey, PathTemplate};
 use crate::layer::RateLimitLayer;
 use crate::limit::Limit;
-use crate::plan::{Builder, OnFailure};
 use crate::policy::{OnNoKey, Policy};
 
 #[derive(Deserialize)]
