@@ -82,14 +82,14 @@ impl RateLimitLayer {
                 return None;
             }
             let key = active.policy.key_of(request).ok()?;
-            let decision = limit
-                .store
-                .peek(&key, now, active.policy.cost_of(request))?;
+            let cost = active.policy.cost_of(request);
+            let decision = limit.store.peek(&key, now, cost)?;
             Some(PolicyStanding {
                 name: Arc::clone(&active.name),
                 quota: limit.limit.quota(),
                 is_enforced: active.enforces,
                 key,
+                cost,
                 decision,
             })
         });
@@ -109,6 +109,8 @@ pub struct PolicyStanding {
     pub is_enforced: bool,
     /// Whose budget it is.
     pub key: Key,
+    /// What the request costs: what is left now is what would remain, and this.
+    pub cost: u64,
     /// What it would decide.
     pub decision: Decision,
 }
