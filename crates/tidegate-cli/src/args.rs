@@ -24,6 +24,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Replay(Box<ReplayArgs>),
     Simulate(Box<SimulateArgs>),
+    #[cfg(feature = "serve")]
+    Serve(crate::serve::ServeArgs),
+    #[cfg(feature = "serve")]
+    Drive(crate::drive::DriveArgs),
     Sample(SampleArgs),
 }
 

@@ -4,6 +4,8 @@
 #![allow(clippy::std_instead_of_alloc)]
 
 mod args;
+#[cfg(feature = "serve")]
+mod drive;
 mod key;
 mod log;
 mod plot;
@@ -12,6 +14,8 @@ mod replay;
 mod report;
 mod run;
 mod sample;
+#[cfg(feature = "serve")]
+mod serve;
 mod simulate;
 mod sizing;
 mod timeline;
@@ -31,6 +35,10 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Replay(args) => run::replay(&args),
         Command::Simulate(args) => simulate::run(&args).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args),
+        #[cfg(feature = "serve")]
+        Command::Drive(args) => drive::run(&args),
         Command::Sample(args) => sample::print(&args).map(|()| ExitCode::SUCCESS),
     };
     match result {

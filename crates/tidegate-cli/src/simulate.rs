@@ -23,6 +23,8 @@ use traffic::Arrivals;
 use crate::report::thousands;
 
 pub(crate) use options::SimulateArgs;
+#[cfg(feature = "serve")]
+pub(crate) use options::duration_from_str;
 
 /// Requests, and what each algorithm did to them.
 #[derive(Debug)]

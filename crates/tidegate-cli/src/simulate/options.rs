@@ -203,7 +203,7 @@ fn rate_from_str(text: &str) -> Result<Quota, Error> {
 }
 
 /// Reads what may stand after the slash of a limit, such as `90s`, as nanoseconds.
-fn duration_from_str(text: &str) -> Result<u64, Error> {
+pub(crate) fn duration_from_str(text: &str) -> Result<u64, Error> {
     const BEFORE: &str = "1/";
     let quota = format!("{BEFORE}{text}")
         .parse::<Quota>()

@@ -1,0 +1,45 @@
+//! The command line of `tidegate serve`.
+
+use core::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+const EXAMPLES: &str = "\
+Routes, each behind an API key and the policies of the configuration:
+  /foo       fixed window          /bar      sliding log
+  /anchored  anchored window       /sliding  sliding window
+  /bucket    token bucket
+And without a key or a limit:
+  /          a page that shows the budgets of the visitor and of the busiest keys
+  /status.json, /metrics           the same for programs, and counters for Prometheus
+
+Examples:
+  tidegate serve
+  tidegate serve --listen 127.0.0.1:0 --config policies.toml --access-log access.log
+  curl -i -H 'x-api-key: key-of-client-1' http://127.0.0.1:8080/bar
+
+SIGHUP reads the configuration again: what was used stays used, and a file with a mistake
+changes nothing. SIGINT and SIGTERM let requests under way end.
+
+Exit status: 0 stopped by a signal, 2 bad usage or configuration.";
+
+/// Serve HTTP behind rate limits, to try them on
+///
+/// Requests are logged, authenticated by an API key, held against the policies, and answered. Messages go to standard
+/// error; the first is `listening on http://ADDRESS`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// Where to listen; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+
+    /// The policies, in TOML [default: those of crates/tidegate-cli/serve.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Append an access log in Combined Log Format; `-` is standard output
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) access_log: Option<PathBuf>,
+}
