@@ -67,6 +67,8 @@ mod standing;
 mod text;
 
 pub use field::{Field, FieldName, Fields, Value};
+#[cfg(feature = "alloc")]
+pub use policy::PolicyBuf;
 pub use policy::{Policy, PolicyError};
 pub use problem::Problem;
 pub use standing::Standing;

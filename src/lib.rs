@@ -67,7 +67,7 @@
 //! | `foldhash` | a default hasher for the tables, [`Seeded`], that links without an allocator |
 //! | `ahash` | a stronger one, for programs that have an allocator |
 //! | `std` | `Map`, exact keys that grow; `Clock`, a monotonic source of timestamps; random seeds; `alloc` and `ahash` |
-//! | `alloc` | `BoxTable`, which allocates once, when it is made; `VecLog`, an exact log of any size for one owner |
+//! | `alloc` | `BoxTable`, which allocates once, when it is made; `VecLog`, an exact log of any size for one owner; `http::PolicyBuf` |
 //! | `heapless` | `OwnedTable`, a keyed table with exact keys for a single owner |
 //! | `serde` | [`Quota`] as its text form, [`Timestamp`] as nanoseconds, [`Reason`] |
 //! | `defmt` | `defmt::Format` |

@@ -1,11 +1,11 @@
 //! Header fields: which there are, and how each value is written.
 
-use core::fmt;
+use core::fmt::{self, Display};
 use core::iter::FusedIterator;
 use core::time::Duration;
 
 use super::standing::{Standing, lead, retry_after};
-use super::text::{ByteSequence, Quoted, clamp, millis_up, seconds_up};
+use super::text::{ByteSequence, Integer, Quoted, clamp, millis_up, seconds_up};
 use super::{Draft, Headers};
 
 macro_rules! field_names {
@@ -230,23 +230,26 @@ impl<'a> Source<'a> {
     }
 }
 
-impl fmt::Display for Value<'_> {
+// Written piece by piece: each `write!` in the middle costs as much as what it writes.
+impl Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Content::Integer(integer) => write!(f, "{}", clamp(integer)),
+            Content::Integer(integer) => Integer(integer).fmt(f),
             Content::Text(text) => f.write_str(text),
             Content::LimitAndPolicies(limit, standings) => {
-                write!(f, "{}, ", clamp(limit))?;
+                Integer(limit).fmt(f)?;
+                f.write_str(", ")?;
                 list(f, standings.iter(), policy)
             }
             Content::Policies(standings) => list(f, standings.iter(), policy),
-            Content::State(standing) => write!(
-                f,
-                "limit={}, remaining={}, reset={}",
-                clamp(standing.limit()),
-                clamp(standing.remaining()),
-                seconds_up(standing.reset_after())
-            ),
+            Content::State(standing) => {
+                f.write_str("limit=")?;
+                Integer(standing.limit()).fmt(f)?;
+                f.write_str(", remaining=")?;
+                Integer(standing.remaining()).fmt(f)?;
+                f.write_str(", reset=")?;
+                Integer(seconds_up(standing.reset_after())).fmt(f)
+            }
             Content::NamedPolicies(standings) => list(f, standings.iter(), named_policy),
             Content::NamedStates(standings) => {
                 let counted = standings.iter().filter(|standing| standing.is_counted());
@@ -273,37 +276,43 @@ fn list<'a>(
 
 fn policy(f: &mut fmt::Formatter<'_>, standing: &Standing<'_>) -> fmt::Result {
     let quota = standing.policy().quota();
-    write!(
-        f,
-        "{};w={}",
-        clamp(quota.limit()),
-        seconds_up(quota.period())
-    )
+    Integer(quota.limit()).fmt(f)?;
+    f.write_str(";w=")?;
+    Integer(seconds_up(quota.period())).fmt(f)
 }
 
 fn named_policy(f: &mut fmt::Formatter<'_>, standing: &Standing<'_>) -> fmt::Result {
     let policy = standing.policy();
     let quota = policy.quota();
-    write!(f, "{};q={}", Quoted(policy.name()), clamp(quota.limit()))?;
+    Quoted(policy.name()).fmt(f)?;
+    f.write_str(";q=")?;
+    Integer(quota.limit()).fmt(f)?;
     if let Some(unit) = policy.unit() {
-        write!(f, ";qu={}", Quoted(unit))?;
+        f.write_str(";qu=")?;
+        Quoted(unit).fmt(f)?;
     }
-    write!(f, ";w={}", seconds_up(quota.period()))?;
+    f.write_str(";w=")?;
+    Integer(seconds_up(quota.period())).fmt(f)?;
     partition_key(f, standing)
 }
 
 fn named_state(f: &mut fmt::Formatter<'_>, standing: &Standing<'_>) -> fmt::Result {
-    let name = Quoted(standing.policy().name());
-    write!(f, "{name};r={}", clamp(standing.remaining()))?;
+    Quoted(standing.policy().name()).fmt(f)?;
+    f.write_str(";r=")?;
+    Integer(standing.remaining()).fmt(f)?;
     if let Some(next) = standing.next_after() {
-        write!(f, ";t={}", seconds_up(next))?;
+        f.write_str(";t=")?;
+        Integer(seconds_up(next)).fmt(f)?;
     }
     partition_key(f, standing)
 }
 
 fn partition_key(f: &mut fmt::Formatter<'_>, standing: &Standing<'_>) -> fmt::Result {
     match standing.policy().partition_key() {
-        Some(key) => write!(f, ";pk={}", ByteSequence(key)),
+        Some(key) => {
+            f.write_str(";pk=")?;
+            ByteSequence(key).fmt(f)
+        }
         None => Ok(()),
     }
 }

@@ -1,5 +1,7 @@
 //! A quota with the name that clients are told.
 
+#[cfg(feature = "alloc")]
+use alloc::boxed::Box;
 use core::fmt;
 
 use super::text::is_printable_ascii;
@@ -136,6 +138,55 @@ impl<'a> Policy<'a> {
     /// Whose budget it is.
     pub const fn partition_key(&self) -> Option<&'a [u8]> {
         self.partition_key
+    }
+}
+
+/// A [`Policy`] that owns its texts: checked once, for servers that read their policies at run time.
+///
+/// ```
+/// use tidegate::Quota;
+/// use tidegate::http::{Policy, PolicyBuf};
+///
+/// let read = String::from("per-user");
+/// let kept = PolicyBuf::from(Policy::try_new(&read, Quota::per_second(5))?);
+/// drop(read);
+/// assert_eq!(kept.as_policy().name(), "per-user");
+/// # Ok::<(), tidegate::http::PolicyError>(())
+/// ```
+#[cfg(feature = "alloc")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyBuf {
+    name: Box<str>,
+    quota: Quota,
+    unit: Option<Box<str>>,
+    strategy: Option<Box<str>>,
+    partition_key: Option<Box<[u8]>>,
+}
+
+#[cfg(feature = "alloc")]
+impl PolicyBuf {
+    /// The policy, without checking or allocating anything.
+    pub fn as_policy(&self) -> Policy<'_> {
+        Policy {
+            name: &self.name,
+            quota: self.quota,
+            unit: self.unit.as_deref(),
+            strategy: self.strategy.as_deref(),
+            partition_key: self.partition_key.as_deref(),
+        }
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl From<Policy<'_>> for PolicyBuf {
+    fn from(policy: Policy<'_>) -> Self {
+        Self {
+            name: policy.name.into(),
+            quota: policy.quota,
+            unit: policy.unit.map(Into::into),
+            strategy: policy.strategy.map(Into::into),
+            partition_key: policy.partition_key.map(Into::into),
+        }
     }
 }
 

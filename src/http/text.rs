@@ -34,14 +34,29 @@ pub(super) const fn millis_up(wait: Duration) -> u64 {
 /// Whether this is text that a String of RFC 9651 can hold, and so a header, whatever else is in it.
 pub(super) const fn is_printable_ascii(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let mut index = 0;
+    // Without a way out, compilers look at many bytes at once.
+    let (mut is_printable, mut index) = (true, 0);
     while index < bytes.len() {
-        if !matches!(bytes[index], b' '..=b'~') {
-            return false;
-        }
+        is_printable &= matches!(bytes[index], b' '..=b'~');
         index += 1;
     }
-    true
+    is_printable
+}
+
+/// An integer of a structured field, without what formatting options would do to it.
+pub(super) struct Integer(pub(super) u64);
+
+impl fmt::Display for Integer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut digits = [0; MAX_INTEGER.ilog10() as usize + 1];
+        let (mut rest, mut begin) = (clamp(self.0), digits.len());
+        while begin > 0 && (rest > 0 || begin == digits.len()) {
+            begin -= 1;
+            digits[begin] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        f.write_str(core::str::from_utf8(&digits[begin..]).unwrap_or_default())
+    }
 }
 
 /// Printable ASCII as a String of RFC 9651, section 4.1.6. JSON writes the same characters in the same way (RFC 8259,
@@ -51,6 +66,10 @@ pub(super) struct Quoted<'a>(pub(super) &'a str);
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
+        if !self.0.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
+            f.write_str(self.0)?;
+            return f.write_char('"');
+        }
         for part in self.0.split_inclusive(['"', '\\']) {
             match part.as_bytes().last() {
                 Some(&last @ (b'"' | b'\\')) => {

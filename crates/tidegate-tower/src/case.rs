@@ -4,17 +4,18 @@ use core::fmt;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
+use http::request::Parts;
 use smallvec::SmallVec;
 use tidegate::http::Standing;
 use tidegate::{Reason, Timestamp};
 
-use crate::key::Key;
+use crate::key::{Key, NoKey};
 use crate::limit::OpenLimit;
 use crate::open::OpenOnFailure;
-use crate::plan::{Active, Plan, told};
+use crate::plan::{Active, Plan};
 use crate::policy::Ending;
 use crate::stats::Event;
-use crate::store::{Answer, Decision, Later, Store, StoreError};
+use crate::store::{Answer, Decision, Later, StoreError};
 use crate::telemetry;
 
 /// A request before its policies.
@@ -26,7 +27,7 @@ use crate::telemetry;
 pub(crate) struct Case {
     plan: Arc<Plan>,
     now: Timestamp,
-    asked: Vec<Asked>,
+    asked: AllAsked,
     stage: Stage,
     /// The one of `asked` that is next.
     next: usize,
@@ -38,7 +39,8 @@ pub(crate) struct Case {
 pub(crate) struct Asked {
     /// Which of the plan's policies.
     policy: usize,
-    limit: Arc<OpenLimit>,
+    /// Which of the policy's limits.
+    limit: usize,
     key: Key,
     cost: u64,
     decision: Option<Decision>,
@@ -49,8 +51,12 @@ pub(crate) struct Asked {
     refuses: bool,
 }
 
+/// Under all policies that apply to it. One is the usual number, and allocates nothing.
+pub(crate) type AllAsked = SmallVec<[Asked; 1]>;
+
+/// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+pub(crate) enum Source {
     Own,
     Full,
     Failed,
@@ -76,7 +82,7 @@ pub(crate) enum Verdict {
 }
 
 impl Asked {
-    pub(crate) fn new(policy: usize, limit: Arc<OpenLimit>, key: Key, cost: u64) -> Self {
+    pub(crate) fn new(policy: usize, limit: usize, key: Key, cost: u64) -> Self {
         Self {
             policy,
             limit,
@@ -91,18 +97,28 @@ impl Asked {
 }
 
 impl Case {
-    pub(crate) fn new(plan: Arc<Plan>, asked: Vec<Asked>, now: Timestamp) -> Self {
-        let mut case = Self {
+    /// Boxed, since futures are moved more than once before they rest.
+    pub(crate) fn new(plan: Arc<Plan>) -> Box<Self> {
+        Box::new(Self {
             plan,
-            now,
-            asked,
+            now: Timestamp::ZERO,
+            asked: SmallVec::new(),
             stage: Stage::Enforce,
             next: 0,
             pending: None,
             verdict: Verdict::Admitted,
-        };
-        case.foresee();
-        case
+        })
+    }
+
+    /// Adds what must be asked about this request: whether that is anything, or which policy finds no key.
+    pub(crate) fn open(&mut self, request: &Parts) -> Result<bool, (usize, NoKey)> {
+        self.plan.asks(request, &mut self.asked)?;
+        if self.asked.is_empty() {
+            return Ok(false);
+        }
+        self.now = self.plan.now();
+        self.foresee();
+        Ok(true)
     }
 
     /// Asks on until something must be waited for; true if all is decided.
@@ -116,7 +132,7 @@ impl Case {
 
     fn run(&mut self, mut context: Option<&mut Context<'_>>) -> Poll<()> {
         loop {
-            let answer = match &mut self.pending {
+            match &mut self.pending {
                 Some(pending) => {
                     let Some(context) = context.as_deref_mut() else {
                         return Poll::Pending;
@@ -125,23 +141,23 @@ impl Case {
                         return Poll::Pending;
                     };
                     self.pending = None;
-                    answer
+                    self.answered(&answer);
                 }
                 None => match self.ask_next() {
                     None => return Poll::Ready(()),
-                    Some(Answer::Ready(answer)) => answer,
-                    Some(Answer::Later(pending)) => {
-                        self.pending = Some(pending);
-                        continue;
-                    }
+                    Some(Answer::Ready(answer)) => self.answered(&answer),
+                    Some(Answer::Later(pending)) => self.pending = Some(pending),
                 },
-            };
-            match self.stage {
-                Stage::Enforce => self.enforce(answer),
-                Stage::Watch => self.watch(answer),
-                Stage::Candidates => self.compare(answer),
-                Stage::Decided | Stage::Ended => {}
             }
+        }
+    }
+
+    fn answered(&mut self, answer: &Result<Decision, StoreError>) {
+        match self.stage {
+            Stage::Enforce => self.enforce(answer),
+            Stage::Watch => self.watch(answer),
+            Stage::Candidates => self.compare(answer),
+            Stage::Decided | Stage::Ended => {}
         }
     }
 
@@ -159,9 +175,10 @@ impl Case {
             let Asked {
                 limit, key, cost, ..
             } = &self.asked[index];
-            if let Some(Err(denied)) = limit.store.peek(key, self.now, *cost) {
+            let store = &self.active(index).limits[*limit].store;
+            if let Some(Err(denied)) = store.peek(key, self.now, *cost) {
                 self.next = index;
-                self.enforce(Ok(Err(denied)));
+                self.enforce(&Ok(Err(denied)));
                 return;
             }
         }
@@ -171,16 +188,11 @@ impl Case {
     fn ask_next(&mut self) -> Option<Answer> {
         loop {
             let Some(asked) = self.asked.get(self.next) else {
+                self.next = 0;
                 self.stage = match self.stage {
-                    Stage::Enforce => {
-                        self.next = 0;
-                        Stage::Watch
-                    }
-                    Stage::Watch => {
-                        self.next = 0;
-                        Stage::Candidates
-                    }
-                    Stage::Candidates => {
+                    Stage::Enforce if self.plan.has_watched => Stage::Watch,
+                    Stage::Enforce | Stage::Watch if self.plan.has_candidates => Stage::Candidates,
+                    Stage::Enforce | Stage::Watch | Stage::Candidates => {
                         self.decided();
                         Stage::Decided
                     }
@@ -189,29 +201,11 @@ impl Case {
                 continue;
             };
             let active = &self.plan.policies[asked.policy];
+            let own = &active.limits[asked.limit];
             let limit: &OpenLimit = match self.stage {
-                Stage::Enforce if active.enforces => match (asked.source, active) {
-                    (Source::Own, _) => &asked.limit,
-                    (
-                        Source::Full,
-                        Active {
-                            on_full: OpenOnFailure::Fallback(limit),
-                            ..
-                        },
-                    )
-                    | (
-                        Source::Failed,
-                        Active {
-                            on_error: OpenOnFailure::Fallback(limit),
-                            ..
-                        },
-                    ) => limit,
-                    _ => &asked.limit,
-                },
+                Stage::Enforce if active.enforces => active.limit_from(asked.source, asked.limit),
                 // What only watches need not see what is refused anyway.
-                Stage::Watch if !active.enforces && self.verdict == Verdict::Admitted => {
-                    &asked.limit
-                }
+                Stage::Watch if !active.enforces && self.verdict == Verdict::Admitted => own,
                 Stage::Candidates if active.candidate.is_some() => active.candidate.as_ref()?,
                 Stage::Enforce | Stage::Watch | Stage::Candidates => {
                     self.next += 1;
@@ -224,50 +218,43 @@ impl Case {
     }
 
     /// An enforced policy's store has answered.
-    fn enforce(&mut self, answer: Result<Decision, StoreError>) {
+    fn enforce(&mut self, answer: &Result<Decision, StoreError>) {
         let index = self.next;
-        let source = self.asked[index].source;
-        let plan = Arc::clone(&self.plan);
-        let active = &plan.policies[self.asked[index].policy];
+        let asked = &mut self.asked[index];
+        let active = &self.plan.policies[asked.policy];
         let (event, next, on_failure) = match answer {
-            Ok(Ok(allowed)) => {
-                let asked = &mut self.asked[index];
-                asked.decision = Some(Ok(allowed));
-                if allowed.is_counted() {
-                    asked.taken = Some(source);
-                }
+            Ok(decision @ Ok(allowed)) => {
+                asked.decision = Some(*decision);
+                asked.taken = allowed.is_counted().then_some(asked.source);
                 self.next += 1;
                 return;
             }
-            Ok(Err(denied)) if denied.reason() != Reason::TableFull => {
-                self.refuse(index, Some(Err(denied)), Verdict::Refused);
+            Ok(decision @ Err(denied)) if denied.reason() != Reason::TableFull => {
+                self.refuse(index, Some(*decision), Verdict::Refused);
                 return;
             }
-            Ok(Err(denied)) => {
-                self.asked[index].decision = Some(Err(denied));
+            Ok(decision @ Err(_)) => {
+                asked.decision = Some(*decision);
                 (Event::Full, Source::Full, &active.on_full)
             }
             Err(error) => {
-                telemetry::store_failed(&active.name, &*error);
+                telemetry::store_failed(&active.name, &**error);
                 (Event::Error, Source::Failed, &active.on_error)
             }
         };
-        let (is_admit, is_fallback) = match on_failure {
-            OpenOnFailure::Refuse => (false, false),
-            OpenOnFailure::Admit => (true, false),
-            OpenOnFailure::Fallback(_) => (false, source == Source::Own),
-        };
         active.counts.add(event);
         telemetry::count(&active.name, event);
-        if is_fallback {
-            self.asked[index].source = next;
-        } else if is_admit {
-            // Its budget is not known, so nothing is told about it.
-            self.asked[index].decision = None;
-            self.next += 1;
-        } else {
-            let decision = self.asked[index].decision.take();
-            self.refuse(index, decision, Verdict::Failed);
+        match on_failure {
+            OpenOnFailure::Fallback(_) if asked.source == Source::Own => asked.source = next,
+            OpenOnFailure::Admit => {
+                // Its budget is not known, so nothing is told about it.
+                asked.decision = None;
+                self.next += 1;
+            }
+            OpenOnFailure::Refuse | OpenOnFailure::Fallback(_) => {
+                let decision = asked.decision.take();
+                self.refuse(index, decision, Verdict::Failed);
+            }
         }
     }
 
@@ -280,8 +267,9 @@ impl Case {
         let (plan, now) = (&self.plan, self.now);
         // The client wants to know where the others stand, and when all of them would let it pass.
         for (other, asked) in self.asked.iter_mut().enumerate() {
-            if other != index && plan.policies[asked.policy].enforces {
-                let store = &asked.limit.store;
+            let active = &plan.policies[asked.policy];
+            if other != index && active.enforces {
+                let store = &active.limits[asked.limit].store;
                 let peeked = store.peek(&asked.key, now, asked.cost);
                 asked.refuses = matches!(peeked, Some(Err(_)));
                 asked.decision = if asked.refuses {
@@ -306,31 +294,15 @@ impl Case {
             return false;
         };
         let active = &self.plan.policies[asked.policy];
-        let store: &dyn Store = match (source, active) {
-            (
-                Source::Full,
-                Active {
-                    on_full: OpenOnFailure::Fallback(limit),
-                    ..
-                },
-            )
-            | (
-                Source::Failed,
-                Active {
-                    on_error: OpenOnFailure::Fallback(limit),
-                    ..
-                },
-            ) => &*limit.store,
-            _ => &*asked.limit.store,
-        };
+        let store = &active.limit_from(source, asked.limit).store;
         store.refund(&asked.key, self.now, asked.cost);
         true
     }
 
     /// A policy that only watches has answered.
-    fn watch(&mut self, answer: Result<Decision, StoreError>) {
+    fn watch(&mut self, answer: &Result<Decision, StoreError>) {
         let index = self.next;
-        let event = match &answer {
+        let event = match answer {
             Ok(Ok(allowed)) => {
                 if allowed.is_counted() {
                     self.asked[index].taken = Some(Source::Own);
@@ -356,18 +328,20 @@ impl Case {
     }
 
     /// A candidate has answered.
-    fn compare(&mut self, answer: Result<Decision, StoreError>) {
+    fn compare(&mut self, answer: &Result<Decision, StoreError>) {
         let index = self.next;
         let asked = &self.asked[index];
+        let active = self.active(index);
         let enforced = match &asked.decision {
             Some(decision) => decision.is_ok(),
+            // Nobody could tell, or this one was not asked any more.
+            None if active.enforces => self.verdict == Verdict::Admitted,
             // It only watches: then it has been taken, or not.
             None => asked.taken.is_some() || asked.cost == 0,
         };
-        let active = self.active(index);
         let event = match (enforced, answer) {
             (_, Err(error)) => {
-                telemetry::store_failed(&active.name, &*error);
+                telemetry::store_failed(&active.name, &**error);
                 Event::Error
             }
             (true, Ok(Ok(_))) => Event::BothAdmit,
@@ -406,7 +380,7 @@ impl Case {
         self.verdict
     }
 
-    pub(crate) fn plan(&self) -> &Arc<Plan> {
+    pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
 
@@ -415,10 +389,10 @@ impl Case {
     }
 
     /// Where the request stands with every policy that tells it.
-    pub(crate) fn standings(&self) -> SmallVec<[Standing<'_>; 2]> {
+    pub(crate) fn standings(&self) -> SmallVec<[Standing<'_>; 1]> {
         let told = self.asked.iter().filter_map(|asked| {
             let active = &self.plan.policies[asked.policy];
-            let policy = told(&active.policy, &asked.limit.limit).ok()?;
+            let policy = active.told[asked.limit].as_policy();
             Some(Standing::new(policy, asked.decision?))
         });
         told.collect()
@@ -433,19 +407,22 @@ impl Case {
             return;
         }
         self.stage = Stage::Ended;
-        let plan = Arc::clone(&self.plan);
         for index in 0..self.asked.len() {
-            let active = &plan.policies[self.asked[index].policy];
-            let gives_back = active.policy.gives_back.as_ref();
-            if gives_back.is_none_or(|gives_back| !gives_back(ending)) || !self.give_back(index) {
+            let gives_back = &self.active(index).policy.gives_back;
+            let gives_back = gives_back
+                .as_ref()
+                .is_some_and(|gives_back| gives_back(ending));
+            if !gives_back || !self.give_back(index) {
                 continue;
             }
+            let asked = &mut self.asked[index];
+            let active = &self.plan.policies[asked.policy];
             active.counts.add(Event::GivenBack);
             telemetry::count(&active.name, Event::GivenBack);
-            let asked = &mut self.asked[index];
+            let store = &active.limits[asked.limit].store;
             if active.enforces
                 && asked.source == Source::Own
-                && let Some(now) = asked.limit.store.peek(&asked.key, self.now, 0)
+                && let Some(now) = store.peek(&asked.key, self.now, 0)
             {
                 asked.decision = Some(now);
             }

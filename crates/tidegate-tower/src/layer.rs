@@ -77,7 +77,7 @@ impl RateLimitLayer {
         let now = plan.now();
         let tier = plan.tier_of(request);
         let standings = plan.policies.iter().filter_map(|active| {
-            let limit = active.limit_for(tier.as_deref())?;
+            let limit = &active.limits[active.limit_for(tier.as_deref())?];
             if !active.policy.applies_to(request) {
                 return None;
             }

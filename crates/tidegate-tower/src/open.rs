@@ -9,7 +9,7 @@ use tidegate::Timestamp;
 use crate::builder::{OnFailure, Stores};
 use crate::limit::{Limit, LimitError, OpenLimit};
 use crate::mistake::{BuildError, Mistake};
-use crate::plan::Active;
+use crate::plan::{Active, told};
 use crate::policy::Policy;
 use crate::store::StoreRequest;
 
@@ -60,14 +60,24 @@ impl Opener<'_> {
             let request = StoreRequest::new(&policy.name, tier, is_candidate, limit);
             self.limit(limit, request, old).map_err(failed)
         };
+        let (mut limits, mut all_told) = (Vec::new(), Vec::new());
+        let mut keep = |opened: Result<OpenLimit, BuildError>| {
+            let opened = opened?;
+            let told = told(&policy, &opened.limit);
+            all_told.push(told.map_err(|error| failed(Mistake::Text(error)))?);
+            limits.push(opened);
+            Ok(limits.len() - 1)
+        };
         let limit = policy.limit.as_ref().map(|limit| {
-            let old = old.and_then(|old| old.limit.as_deref());
-            open(limit, None, false, old).map(Arc::new)
+            let old = old.and_then(|old| Some(&old.limits[old.limit?]));
+            keep(open(limit, None, false, old))
         });
+        let limit = limit.transpose()?;
         let tiers = policy.tiers.iter().map(|(tier, limit)| {
-            let old = old.and_then(|old| old.tiers.get(tier)).map(|old| &**old);
-            Ok((tier.clone(), Arc::new(open(limit, Some(tier), false, old)?)))
+            let old = old.and_then(|old| Some(&old.limits[*old.tiers.get(tier)?]));
+            Ok((tier.clone(), keep(open(limit, Some(tier), false, old))?))
         });
+        let tiers = tiers.collect::<Result<_, _>>()?;
         let candidate = policy.candidate.as_ref().map(|limit| {
             let old = old.and_then(|old| old.candidate.as_ref());
             open(limit, None, true, old)
@@ -77,8 +87,10 @@ impl Opener<'_> {
             opened.map_err(|error| failed(Mistake::Limit(error)))
         };
         Ok(Active {
-            limit: limit.transpose()?,
-            tiers: tiers.collect::<Result<_, _>>()?,
+            limits,
+            told: all_told,
+            limit,
+            tiers,
             candidate: candidate.transpose()?,
             on_full: fallback(on_full, old.map(|old| &old.on_full))?,
             on_error: fallback(on_error, old.map(|old| &old.on_error))?,

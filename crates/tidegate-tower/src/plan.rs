@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Method, header};
-use tidegate::http::{Headers, Policy as Told, PolicyError};
+use tidegate::http::{Headers, Policy as Told, PolicyBuf, PolicyError};
 use tidegate::{Clock, Timestamp};
 
 use crate::builder::{Builder, Now, OnRefusal, Skips, Stores, TierOf};
-use crate::case::Asked;
+use crate::case::{AllAsked, Asked, Source};
 use crate::key::NoKey;
 use crate::limit::{Limit, OpenLimit};
 use crate::mistake::BuildError;
@@ -23,8 +23,12 @@ use crate::telemetry;
 pub(crate) struct Active {
     pub(crate) policy: Policy,
     pub(crate) name: Arc<str>,
-    pub(crate) limit: Option<Arc<OpenLimit>>,
-    pub(crate) tiers: HashMap<Cow<'static, str>, Arc<OpenLimit>>,
+    /// Those that [`limit_for`](Self::limit_for) tells the indices of.
+    pub(crate) limits: Vec<OpenLimit>,
+    /// What clients are told of each of these.
+    pub(crate) told: Vec<PolicyBuf>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) tiers: HashMap<Cow<'static, str>, usize>,
     pub(crate) candidate: Option<OpenLimit>,
     pub(crate) on_full: OpenOnFailure,
     pub(crate) on_error: OpenOnFailure,
@@ -34,15 +38,28 @@ pub(crate) struct Active {
 
 impl Active {
     /// The limit for clients of this tier.
-    pub(crate) fn limit_for(&self, tier: Option<&str>) -> Option<&Arc<OpenLimit>> {
+    pub(crate) fn limit_for(&self, tier: Option<&str>) -> Option<usize> {
         let tiered = tier.and_then(|tier| self.tiers.get(tier));
-        tiered.or(self.limit.as_ref())
+        tiered.copied().or(self.limit)
+    }
+
+    /// What decides instead of the limit of this index after a failure, or the limit itself.
+    pub(crate) fn limit_from(&self, source: Source, own: usize) -> &OpenLimit {
+        match (source, &self.on_full, &self.on_error) {
+            (Source::Full, OpenOnFailure::Fallback(limit), _)
+            | (Source::Failed, _, OpenOnFailure::Fallback(limit)) => limit,
+            _ => &self.limits[own],
+        }
     }
 }
 
 /// All policies, as they are at one time.
 pub(crate) struct Plan {
     pub(crate) policies: Vec<Active>,
+    /// Whether any of them does not enforce.
+    pub(crate) has_watched: bool,
+    /// Whether any of them has one.
+    pub(crate) has_candidates: bool,
     pub(crate) headers: Headers,
     pub(crate) on_refusal: Option<OnRefusal>,
     tier_of: Option<TierOf>,
@@ -75,6 +92,8 @@ impl Plan {
         });
         let policies = policies.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
+            has_watched: policies.iter().any(|active| !active.enforces),
+            has_candidates: policies.iter().any(|active| active.candidate.is_some()),
             policies,
             headers: builder.headers,
             on_refusal: builder.on_refusal,
@@ -100,10 +119,9 @@ impl Plan {
         self.tier_of.as_ref().and_then(|tier_of| tier_of(request))
     }
 
-    /// What must be asked about this request; or which policy finds no key.
-    pub(crate) fn asks(&self, request: &Parts) -> Result<Vec<Asked>, (usize, NoKey)> {
+    /// Adds what must be asked about this request; or tells which policy finds no key.
+    pub(crate) fn asks(&self, request: &Parts, asks: &mut AllAsked) -> Result<(), (usize, NoKey)> {
         let tier = self.tier_of(request);
-        let mut asks = Vec::with_capacity(self.policies.len());
         for (index, active) in self.policies.iter().enumerate() {
             let policy = &active.policy;
             let Some(limit) = active.limit_for(tier.as_deref()) else {
@@ -113,12 +131,7 @@ impl Plan {
                 continue;
             }
             match policy.key_of(request) {
-                Ok(key) => asks.push(Asked::new(
-                    index,
-                    Arc::clone(limit),
-                    key,
-                    policy.cost_of(request),
-                )),
+                Ok(key) => asks.push(Asked::new(index, limit, key, policy.cost_of(request))),
                 Err(no_key) => {
                     active.counts.add(Event::NoKey);
                     telemetry::count(&active.name, Event::NoKey);
@@ -128,7 +141,7 @@ impl Plan {
                 }
             }
         }
-        Ok(asks)
+        Ok(())
     }
 }
 
@@ -150,7 +163,7 @@ fn system_clock() -> Now {
 }
 
 /// What clients are told about a policy.
-pub(crate) fn told<'a>(policy: &'a Policy, limit: &'a Limit) -> Result<Told<'a>, PolicyError> {
+pub(crate) fn told(policy: &Policy, limit: &Limit) -> Result<PolicyBuf, PolicyError> {
     let mut told = Told::try_new(&policy.name, limit.quota())?;
     if let Some(unit) = &policy.unit {
         told = told.try_with_unit(unit)?;
@@ -158,5 +171,5 @@ pub(crate) fn told<'a>(policy: &'a Policy, limit: &'a Limit) -> Result<Told<'a>,
     if let Some(strategy) = limit.strategy() {
         told = told.try_with_strategy(strategy)?;
     }
-    Ok(told)
+    Ok(told.into())
 }

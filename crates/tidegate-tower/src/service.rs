@@ -1,12 +1,12 @@
 //! The service: one request after the other.
 
-use core::fmt;
+use core::fmt::{self, Write as _};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use http::header::Entry;
 use http::request::Parts;
@@ -63,27 +63,26 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let plan = self.plan.load();
         let (request, body) = request.into_parts();
-        let asks = if plan.skips(&request) {
-            Vec::new()
-        } else {
-            match plan.asks(&request) {
-                Ok(asks) => asks,
-                Err((policy, error)) => {
-                    let name = &plan.policies[policy].name;
-                    let refusal = Refusal::NoKey {
-                        policy: name,
-                        error: &error,
-                    };
-                    return ResponseFuture::refused(respond(&plan, &refusal, &request));
-                }
-            }
-        };
-        if asks.is_empty() {
+        if plan.skips(&request) {
             let future = self.inner.call(Request::from_parts(request, body));
             return ResponseFuture::running(future, None);
         }
-        let now = plan.now();
-        let mut case = Case::new(Arc::clone(&plan), asks, now);
+        let mut case = Case::new(Guard::into_inner(plan));
+        match case.open(&request) {
+            Ok(true) => {}
+            Ok(false) => {
+                let future = self.inner.call(Request::from_parts(request, body));
+                return ResponseFuture::running(future, None);
+            }
+            Err((policy, error)) => {
+                let plan = case.plan();
+                let refusal = Refusal::NoKey {
+                    policy: &plan.policies[policy].name,
+                    error: &error,
+                };
+                return ResponseFuture::refused(respond(plan, &refusal, &request));
+            }
+        }
         if !case.advance() {
             // The clone takes the readiness with it that the caller has waited for.
             let next = self.inner.clone();
@@ -123,8 +122,8 @@ pin_project_lite::pin_project! {
     #[project = StateProjection]
     enum State<S, B, F> {
         // A store elsewhere is asked. Boxed, since it is large, and asking costs more.
-        Deciding { deciding: Option<Box<(Case, S, Request<B>)>> },
-        Running { #[pin] future: F, case: Option<Case> },
+        Deciding { deciding: Option<Box<(Box<Case>, S, Request<B>)>> },
+        Running { #[pin] future: F, case: Option<Box<Case>> },
         Refused { response: Option<Response<Bytes>> },
     }
 }
@@ -133,7 +132,7 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    fn running(future: S::Future, case: Option<Case>) -> Self {
+    fn running(future: S::Future, case: Option<Box<Case>>) -> Self {
         Self {
             state: State::Running { future, case },
         }
@@ -202,18 +201,19 @@ where
 }
 
 /// Ends the case, and tells the client where it stands.
-fn finished<R>(response: Response<R>, case: Option<Case>) -> Response<ResponseBody<R>> {
+fn finished<R>(response: Response<R>, case: Option<Box<Case>>) -> Response<ResponseBody<R>> {
     let (mut parts, body) = response.into_parts();
     if let Some(mut case) = case {
         case.end(&Ending::Response(&parts));
-        let plan = Arc::clone(case.plan());
-        let standings = case.standings();
-        add_fields(&mut parts.headers, plan.headers, &standings, &case);
+        // Without any there is at most `Retry-After`, on a refusal.
+        if case.plan().headers != Headers::new() {
+            add_fields(&mut parts.headers, &case.standings(), &case);
+        }
     }
     Response::from_parts(parts, ResponseBody::service(body))
 }
 
-fn refuse(case: Case, request: &Parts) -> Response<Bytes> {
+fn refuse(case: Box<Case>, request: &Parts) -> Response<Bytes> {
     let standings = case.standings();
     let refusal = match case.verdict() {
         Verdict::Failed if standings.iter().all(|standing| standing.decision().is_ok()) => {
@@ -223,7 +223,7 @@ fn refuse(case: Case, request: &Parts) -> Response<Bytes> {
     };
     let plan = case.plan();
     let mut response = respond(plan, &refusal, request);
-    add_fields(response.headers_mut(), plan.headers, &standings, &case);
+    add_fields(response.headers_mut(), &standings, &case);
     response
 }
 
@@ -238,19 +238,23 @@ fn respond(plan: &Plan, refusal: &Refusal<'_>, request: &Parts) -> Response<Byte
 ///
 /// What the service behind has set by itself stays: it may be a limit further in. Revision 10's fields are lists, to
 /// which ours are added.
-fn add_fields(headers: &mut HeaderMap, fields: Headers, standings: &[Standing<'_>], case: &Case) {
+fn add_fields(headers: &mut HeaderMap, standings: &[Standing<'_>], case: &Case) {
+    let fields = case.plan().headers;
     let unix_now = Some(case.now().since_epoch());
     let is_list = fields.draft() == Some(Draft::V10);
-    let mut buffer = Buffer::<256>::new();
     for field in fields.fields(standings, unix_now) {
         let name = header_name(field.name());
         let value = match field.value().as_integer() {
-            Some(integer) => Ok(HeaderValue::from(integer)),
+            // Allocates once, and `HeaderValue::from` twice.
+            Some(integer) => HeaderValue::from_str(itoa::Buffer::new().format(integer)),
             // Many policies, or long names, are not worth more room on the stack.
-            None => match buffer.render(field.value()) {
-                Ok(value) => HeaderValue::from_str(value),
-                Err(_) => HeaderValue::try_from(field.value().to_string()),
-            },
+            None => {
+                let mut buffer = Buffer::<256>::new();
+                match write!(buffer, "{}", field.value()) {
+                    Ok(()) => HeaderValue::from_bytes(buffer.as_bytes()),
+                    Err(_) => HeaderValue::try_from(field.value().to_string()),
+                }
+            }
         };
         // It is printable ASCII.
         let Ok(value) = value else {
