@@ -1,6 +1,7 @@
 //! The layer: what its services share.
 
 use core::fmt;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -86,6 +87,7 @@ impl RateLimitLayer {
             let decision = limit.store.peek(&key, now, cost)?;
             Some(PolicyStanding {
                 name: Arc::clone(&active.name),
+                tier: tier.clone().filter(|tier| active.tiers.contains_key(tier)),
                 quota: limit.limit.quota(),
                 is_enforced: active.enforces,
                 key,
@@ -103,6 +105,8 @@ impl RateLimitLayer {
 pub struct PolicyStanding {
     /// The policy's name.
     pub name: Arc<str>,
+    /// The tier whose budgets these are, if the policy has a limit for it.
+    pub tier: Option<Cow<'static, str>>,
     /// Its quota for this client.
     pub quota: Quota,
     /// Whether it refuses anything; else it only watches.

@@ -182,8 +182,11 @@ impl Report {
         }
         writeln!(
             out,
-            "\n{} requests in {:.3} s: {}; refused {:.2} %",
-            summary.requests,
+            "\n{} in {:.3} s: {}; refused {:.2} %",
+            match summary.requests {
+                1 => "1 request".to_owned(),
+                requests => format!("{requests} requests"),
+            },
             summary.elapsed_ms / 1_000.0,
             parts.join(", "),
             summary.refused_percent,

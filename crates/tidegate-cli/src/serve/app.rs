@@ -73,8 +73,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         api = api.route(route, any(hello));
     }
     let api = api
-        .layer(app.limits.layer().clone())
-        .layer(from_fn_with_state(Arc::clone(&app), authenticate));
+        .route_layer(app.limits.layer().clone())
+        .route_layer(from_fn_with_state(Arc::clone(&app), authenticate));
     Router::new()
         .route(
             "/",
