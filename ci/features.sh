@@ -16,3 +16,7 @@ for features in "" portable-atomic,std,heapless,fugit,embassy-time; do
     printf -- '- tests with features: %s\n' "${features:-none}"
     cargo test --quiet -p tidegate --tests --features "$features"
 done
+
+# The program without its server and its client.
+printf -- '- tidegate-cli with features: none\n'
+cargo check --quiet -p tidegate-cli --no-default-features --all-targets

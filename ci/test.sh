@@ -33,6 +33,7 @@ step "firmware in QEMU" ci/firmware.sh
 step "flash, RAM and instructions of firmware" ci/size.sh
 step "instructions per decision" ci/instructions.sh
 step "headers beside express-rate-limit" ci/http.sh
+step "server with real clients" ci/serve.sh
 step "C" ci/c.sh
 step "examples for firmware" ci/examples.sh
 step "loom" ci/loom.sh

@@ -144,9 +144,8 @@ async fn authenticate(State(app): State<Arc<App>>, request: Request, next: Next)
     parts.extensions.insert(client.clone());
     let route = route_of(parts.extensions.get::<MatchedPath>());
     let standings = app.limits.layer().standings(&parts);
-    app.busiest.note(client.0.as_ref(), &standings, || {
-        sketch(&parts, route, config.tier_header())
-    });
+    app.busiest
+        .note(&standings, || sketch(&parts, route, config.tier_header()));
     let mut response = next.run(Request::from_parts(parts, body)).await;
     response.extensions_mut().insert(client);
     response

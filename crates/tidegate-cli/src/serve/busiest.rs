@@ -37,6 +37,11 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
+    /// Whether this is the same budget.
+    pub(crate) fn is(&self, standing: &PolicyStanding) -> bool {
+        self.policy == standing.name && self.tier == standing.tier && self.key == standing.key
+    }
+
     /// How often it was seen, at least.
     pub(crate) fn at_least(&self) -> u64 {
         self.count - self.error
@@ -69,13 +74,8 @@ impl Busiest {
         }
     }
 
-    /// Notes the keys of a request by a client of a tier; `sketch` makes what is kept of it, if that is worth keeping.
-    pub(crate) fn note(
-        &self,
-        tier: Option<&Cow<'static, str>>,
-        standings: &[PolicyStanding],
-        sketch: impl Fn() -> Option<Parts>,
-    ) {
+    /// Notes the keys of a request; `sketch` makes what is kept of it, if that is worth keeping.
+    pub(crate) fn note(&self, standings: &[PolicyStanding], sketch: impl Fn() -> Option<Parts>) {
         let Ok(mut places) = self.places.try_lock() else {
             return;
         };
@@ -88,14 +88,20 @@ impl Busiest {
             }
         }
         for standing in standings {
-            let (policy, key) = (&standing.name, &standing.key);
-            let hash = self.hasher.hash_one((policy, tier, key));
-            if let Some(known) = places.find(hash, policy, tier, key) {
+            let PolicyStanding {
+                name, tier, key, ..
+            } = standing;
+            let hash = self.hasher.hash_one((name, tier, key));
+            let known = places
+                .busy
+                .iter_mut()
+                .find(|busy| busy.hash == hash && busy.is(standing));
+            if let Some(known) = known {
                 known.count += 1;
             } else if let Some(request) = sketch() {
                 places.add(Busy {
-                    policy: Arc::clone(policy),
-                    tier: tier.cloned(),
+                    policy: Arc::clone(name),
+                    tier: tier.clone(),
                     key: key.clone(),
                     request,
                     hash,
@@ -121,21 +127,6 @@ impl Busiest {
 }
 
 impl Places {
-    fn find(
-        &mut self,
-        hash: u64,
-        policy: &Arc<str>,
-        tier: Option<&Cow<'static, str>>,
-        key: &Key,
-    ) -> Option<&mut Busy> {
-        self.busy.iter_mut().find(|busy| {
-            busy.hash == hash
-                && busy.policy == *policy
-                && busy.tier.as_ref() == tier
-                && busy.key == *key
-        })
-    }
-
     fn add(&mut self, mut newcomer: Busy) {
         if self.busy.len() < PLACES {
             self.busy.push(newcomer);
@@ -174,7 +165,7 @@ mod tests {
             let parts = parts(key);
             let standings = layer.standings(&parts);
             assert_eq!(standings.len(), 1);
-            busiest.note(None, &standings, || Some(parts.clone()));
+            busiest.note(&standings, || Some(parts.clone()));
         };
         for round in 0..10_000 {
             note(1);
@@ -196,7 +187,7 @@ mod tests {
         );
         // What takes too much room to keep is not.
         let parts = parts(3);
-        busiest.note(None, &layer.standings(&parts), || None);
+        busiest.note(&layer.standings(&parts), || None);
         assert!(
             busiest
                 .top(PLACES)

@@ -92,9 +92,7 @@ pub(super) async fn json(State(app): State<Arc<App>>, request: Request) -> impl 
     let busiest = app.busiest.top(TOP).into_iter().filter_map(|busy| {
         let standings = layer.standings(&busy.request);
         // It is not there if the policy has changed since.
-        let standing = standings
-            .into_iter()
-            .find(|standing| standing.name == busy.policy && standing.key == busy.key)?;
+        let standing = standings.into_iter().find(|standing| busy.is(standing))?;
         Some(Busy {
             requests: busy.at_least(),
             tier: busy.tier.map(|tier| tier.into_owned()),
