@@ -13,7 +13,7 @@ mod tests;
 
 use core::time::Duration;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,6 +37,10 @@ const LOG_PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// If the configuration has a mistake, or the address or the log cannot be had.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    if args.print_config {
+        io::stdout().write_all(limits::BUILT_IN.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let source = match &args.config {
         Some(path) => Source::File(path.clone()),
         None => Source::BuiltIn,

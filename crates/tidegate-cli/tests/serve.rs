@@ -327,6 +327,20 @@ fn it_stops_though_clients_stay() {
 }
 
 #[test]
+fn the_built_in_policies_are_a_file_to_begin_with() {
+    let output = tidegate()
+        .args(["serve", "--print-config"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    let server = Server::start(Some(("printed.toml", &text)), &[]);
+    let driven = server.drive("/bar", &["-n", "6", "-H", CLIENT_1]);
+    assert_eq!(statuses(&driven, [200, 429]), [5, 1]);
+    server.stop();
+}
+
+#[test]
 fn what_it_cannot_start_with() {
     let path = scratch("wrong.toml");
     std::fs::write(

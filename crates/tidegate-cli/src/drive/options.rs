@@ -11,10 +11,10 @@ use crate::simulate::duration_from_str;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate drive http://127.0.0.1:8080/bar --requests 15 -H 'x-api-key: key-of-client-1'
-  tidegate drive http://127.0.0.1:8080/foo --requests 8 --interval 2s -H 'x-api-key: key-of-client-2'
-  tidegate drive http://127.0.0.1:8080/bucket --requests 12 --obey -H 'x-api-key: key-of-client-1'
-  tidegate drive http://127.0.0.1:8080/foo --requests 400 --concurrency 100 --json
+  tidegate drive http://127.0.0.1:8080/bar -n 15 -H 'x-api-key: key-of-client-1'
+  tidegate drive http://127.0.0.1:8080/foo -n 8 --interval 2s -H 'x-api-key: key-of-client-2'
+  tidegate drive http://127.0.0.1:8080/bucket -n 12 --obey -H 'x-api-key: key-of-client-1'
+  tidegate drive http://127.0.0.1:8080/foo -n 400 --concurrency 100 --json
 
 Reads RateLimit and RateLimit-Policy of all revisions of the IETF's draft, X-RateLimit-*, and
 Retry-After. Of several policies it shows the one with the least remaining.

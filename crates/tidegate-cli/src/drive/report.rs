@@ -125,7 +125,7 @@ impl Report {
         let Row { told, .. } = &row;
         write!(
             out,
-            "{:>6}  {:>7.3} s  {:>6}  {:>6}  {:>9}  {:>7}  {:>11}  {:>6.1} ms",
+            "{:>6}  {:>7.3} s  {:>6}  {:>6}  {:>9}  {:>7}  {:>11}  {:>6.2} ms",
             row.number,
             row.at_ms / 1_000.0,
             row.status
@@ -195,11 +195,16 @@ impl Report {
             Some(Promises { kept: 0, broken: 0 }) if self.obeys => {
                 writeln!(out, "Retry-After was never waited for")
             }
-            Some(Promises { kept, broken }) => writeln!(
-                out,
-                "Retry-After was waited for {} times: {kept} then passed, {broken} did not",
-                kept + broken
-            ),
+            Some(Promises { kept, broken }) => {
+                let times = match kept + broken {
+                    1 => "once".to_owned(),
+                    times => format!("{times} times"),
+                };
+                writeln!(
+                    out,
+                    "Retry-After was waited for {times}: {kept} passed then, {broken} did not"
+                )
+            }
             None => Ok(()),
         }
     }

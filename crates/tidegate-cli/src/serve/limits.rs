@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tidegate_tower::{Builder, Config, ConfigReader, RateLimitLayer};
 
 /// The policies when no file is given.
-const BUILT_IN: &str = include_str!("../../serve.toml");
+pub(crate) const BUILT_IN: &str = include_str!("../../serve.toml");
 
 /// Where the policies come from.
 #[derive(Debug)]

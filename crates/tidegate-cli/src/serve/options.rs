@@ -16,6 +16,7 @@ And without a key or a limit:
 
 Examples:
   tidegate serve
+  tidegate serve --print-config > policies.toml
   tidegate serve --listen 127.0.0.1:0 --config policies.toml --access-log access.log
   curl -i -H 'x-api-key: key-of-client-1' http://127.0.0.1:8080/bar
 
@@ -35,9 +36,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
 
-    /// The policies, in TOML [default: those of crates/tidegate-cli/serve.toml]
+    /// The policies, in TOML [default: what --print-config prints]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+
+    /// Print the policies that are built in, as a file to begin with, and serve nothing
+    #[arg(long, conflicts_with_all = ["config", "access_log"])]
+    pub(crate) print_config: bool,
 
     /// Append an access log in Combined Log Format; `-` is standard output
     #[arg(long, value_name = "FILE|-")]

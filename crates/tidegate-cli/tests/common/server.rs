@@ -1,7 +1,8 @@
 //! A server on a free port, and what is asked of it over loopback.
 
+use core::net::SocketAddr;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
