@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # ci/serve.sh: `tidegate serve` before real clients over loopback: curl for the header fields and for spoofed addresses,
-# wrk for load and for a flood of clients that never come twice, headless Chromium for the page, `tidegate drive` for a
-# known pattern. Installs what is missing from Debian. Nothing in it fails for being slow.
+# wrk for load and for a flood of clients that never come twice, headless Chromium for the page, which types and clicks,
+# and `tidegate drive` for a known pattern. Installs what is missing from Debian. Nothing in it fails for being slow.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 command -v curl >/dev/null || install_debian curl
 command -v wrk >/dev/null || install_debian wrk
-command -v chromium >/dev/null || install_debian --no-install-recommends chromium
+command -v chromedriver >/dev/null || install_debian --no-install-recommends chromium chromium-driver
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
 
 cargo build --quiet --release -p tidegate-cli
@@ -15,7 +15,8 @@ pids=()
 finish() {
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
     wait
-    rm -rf "$work"
+    # A browser may still be on its way out.
+    rm -rf "$work" 2>/dev/null || { sleep 2 && rm -rf "$work"; } || true
 }
 trap finish EXIT
 
@@ -61,6 +62,15 @@ status() { curl -sS -o /dev/null -w '%{http_code}' "$@"; }
 
 # metric URL PATTERN: the sum of the metrics whose names and labels are like it.
 metric() { curl -fsS "$1/metrics" | awk -v pattern="$2" '$1 ~ pattern { sum += $2 } END { print sum + 0 }'; }
+
+# settled URL: waits until nobody else is connected, so that all that was sent has been counted.
+settled() {
+    for _ in $(seq 600); do
+        [ "$(metric "$1" '^tidegate_serve_connections$')" != 1 ] || return 0
+        sleep 0.1
+    done
+    die "connections stay open"
+}
 
 say "header fields, by curl"
 start built-in
@@ -140,6 +150,7 @@ END
 start load --access-log "$work/access.log"
 wrk -t2 -c50 -d3s "$url/foo" >"$work/wrk"
 grep 'requests in' "$work/wrk"
+settled "$url"
 is "of status 200 under load" "$(metric "$url" 'responses_total.*"/foo".*"200"')" 1000
 refused=$(metric "$url" 'responses_total.*"/foo".*"429"')
 ((refused > 0)) || die "wrk did not exceed the limit"
@@ -224,7 +235,7 @@ END
 start page
 "$program" drive "$url/foo" --requests 3 | tail -1
 "$program" drive "$url/foo" --requests 4 -H 'x-api-key: a-secret-key' | tail -1
-HOME=$work timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+HOME=$work TMPDIR=$work timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
     --user-data-dir="$work/chromium" --enable-logging=stderr --virtual-time-budget=5000 --dump-dom "$url/" \
     >"$work/dom.html" 2>"$work/chromium.err" || die "Chromium failed: $(tail -5 "$work/chromium.err")"
 # shows TEXT
@@ -236,6 +247,56 @@ shows '<td>strangers</td><td>30/day</td><td class="number">26 of 30</td>'
 shows '>client-1 *** #'
 ! grep -q 'a-secret-key\|<b id' "$work/dom.html" || die "the page shows what it must not: $(cat "$work/dom.html")"
 ! grep -i 'refused to\|content security policy\|uncaught' "$work/chromium.err" || die "the page breaks its own rules"
-grep -o '<tbody id="budgets">.*' "$work/dom.html" | head -c 600
-echo
+
+# Now as somebody would: type a key, press the button, and look.
+HOME=$work TMPDIR=$work chromedriver --port=0 >"$work/driver.log" 2>&1 &
+driver_pid=$!
+pids+=("$driver_pid")
+port=
+for _ in $(seq 600); do
+    port=$(sed -n 's/^ChromeDriver was started successfully on port \([0-9]*\).*/\1/p' "$work/driver.log")
+    [ -z "$port" ] || break
+    sleep 0.1
+done
+[ -n "$port" ] || die "chromedriver did not start: $(cat "$work/driver.log")"
+# driver METHOD PATH [JSON]: what it answers.
+driver() {
+    curl -sS -X "$1" -H 'content-type: application/json' ${3:+-d "$3"} "http://127.0.0.1:$port/session$2"
+}
+arguments='["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]'
+answer=$(driver POST "" "{\"capabilities\": {\"alwaysMatch\": {\"goog:chromeOptions\": {\"args\": $arguments}}}}")
+session=$(sed -n 's/.*"sessionId":"\([^"]*\)".*/\1/p' <<<"$answer")
+[ -n "$session" ] || die "Chromium did not start: $answer"
+# element SELECTOR
+element() {
+    driver POST "/$session/element" "{\"using\": \"css selector\", \"value\": \"$1\"}" |
+        sed -n 's/.*"element-[^"]*":"\([^"]*\)".*/\1/p'
+}
+# text SELECTOR, as it is seen, in one line
+text() {
+    driver GET "/$session/element/$(element "$1")/text" | sed 's/^{"value":"//; s/"}$//; s/\\u003C/</g; s/\\n/ /g'
+}
+# comes_to SELECTOR TEXT: the page shows it before long.
+comes_to() {
+    local seen=
+    for _ in $(seq 600); do
+        seen=$(text "$1")
+        [[ $seen != *"$2"* ]] || return 0
+        sleep 0.1
+    done
+    die "the page shows '$seen' in $1, and not '$2'"
+}
+driver POST "/$session/url" "{\"url\": \"$url/\"}" >/dev/null
+comes_to '#who' 'You are 127.0.0.1, of no tier.'
+driver POST "/$session/element/$(element '#key')/value" '{"text": "a-secret-key\uE004"}' >/dev/null
+comes_to '#who' 'You are 127.0.0.1, of the tier client-1.'
+comes_to '#budgets' '5/day 1 of 5'
+driver POST "/$session/element/$(element button)/click" '{}' >/dev/null
+comes_to '#answer' '200: hello, client-1'
+comes_to '#budgets' '5/day 0 of 5'
+driver POST "/$session/element/$(element button)/click" '{}' >/dev/null
+comes_to '#answer' '429: Too many requests. Try again in '
+text '#budgets' && echo
+driver DELETE "/$session" >/dev/null
+kill "$driver_pid"
 stop page "$pid"
