@@ -121,7 +121,10 @@ async fn log(State(app): State<Arc<App>>, request: Request, next: Next) -> Respo
             target: &parts.uri.to_string(),
             version: parts.version,
             status: response.status().as_u16(),
-            bytes: response.body().size_hint().exact(),
+            // To HEAD, none are sent.
+            bytes: (parts.method != Method::HEAD)
+                .then(|| response.body().size_hint().exact())
+                .flatten(),
             referer: field(header::REFERER),
             agent: field(header::USER_AGENT),
         });

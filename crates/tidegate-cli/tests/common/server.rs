@@ -1,5 +1,8 @@
 //! A server on a free port, and what is asked of it over loopback.
 
+// Each test file uses a part of this.
+#![allow(dead_code)]
+
 use core::net::SocketAddr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
