@@ -227,7 +227,7 @@ impl Builder {
 
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         if self.policies.is_empty() {
-            return Err(BuildError::new("", Mistake::NoPolicies));
+            return Err(BuildError::of_all(Mistake::NoPolicies));
         }
         let mut names = HashSet::new();
         let mut used = HashSet::new();
@@ -264,14 +264,13 @@ impl Builder {
         let has_default = self.policies.iter().any(|policy| policy.limit.is_some());
         let idle = self.tiers.iter().find(|tier| !used.contains(tier));
         if let (Some(tier), false) = (idle, has_default) {
-            return Err(BuildError::new(
-                "",
-                Mistake::TierWithoutPolicy(tier.to_string()),
-            ));
+            return Err(BuildError::of_all(Mistake::TierWithoutPolicy(
+                tier.to_string(),
+            )));
         }
         let mut tiers = HashSet::new();
         match self.tiers.iter().find(|tier| !tiers.insert(*tier)) {
-            Some(tier) => Err(BuildError::new("", Mistake::SameTier(tier.to_string()))),
+            Some(tier) => Err(BuildError::of_all(Mistake::SameTier(tier.to_string()))),
             None => Ok(()),
         }
     }

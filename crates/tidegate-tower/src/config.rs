@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::request::Parts;
+use tidegate::http::Policy as Told;
 
 use crate::builder::Builder;
 use crate::key::KeyExtractor;
 use crate::layer::RateLimitLayer;
 use crate::limit::LimitError;
-use crate::mistake::{BuildError, Mistake};
+use crate::mistake::{BuildError, Mistake, Part};
 
 use file::File;
 use position::Position;
@@ -142,14 +143,22 @@ impl ConfigReader {
             at_quota: policy.quota.as_ref().map(|quota| at(quota.span())),
             at_burst: policy.burst.as_ref().map(|burst| at(burst.span())),
             at_capacity: policy.capacity.as_ref().map(|keys| at(keys.span())),
+            at_candidate: policy.candidate.as_ref().map(|quota| at(quota.span())),
             at_routes: policy.routes.as_ref().map(|routes| at(routes.span())),
             at_tiers: policy.tiers.as_ref().map(|tiers| at(tiers.span())),
+            at_unit: policy.unit.as_ref().map(|unit| at(unit.span())),
         });
+        let at_on_failure = at(file.on_failure.span());
         Ok(Config {
             builder,
             path: None,
             spans: spans.collect(),
             at_tiers: file.tiers.as_ref().map(|tiers| at(tiers.span())),
+            at_on_full: match &file.on_full {
+                Some(on_full) => at(on_full.span()),
+                None => at_on_failure.clone(),
+            },
+            at_on_failure,
             tier_header: file.tier_header(),
         })
     }
@@ -168,6 +177,8 @@ pub struct Config {
     path: Option<PathBuf>,
     spans: Vec<Spans>,
     at_tiers: Option<Position>,
+    at_on_failure: Position,
+    at_on_full: Position,
     tier_header: Option<HeaderName>,
 }
 
@@ -178,8 +189,10 @@ struct Spans {
     at_quota: Option<Position>,
     at_burst: Option<Position>,
     at_capacity: Option<Position>,
+    at_candidate: Option<Position>,
     at_routes: Option<Position>,
     at_tiers: Option<Position>,
+    at_unit: Option<Position>,
 }
 
 impl Config {
@@ -241,28 +254,46 @@ impl Config {
         let spans = error
             .policy()
             .and_then(|name| self.spans.iter().rev().find(|spans| spans.name == name));
-        let position = match (spans, error.mistake()) {
-            (None, _) => self.at_tiers.clone(),
-            (Some(spans), Mistake::Limit(LimitError::NoCapacity)) => spans.at_capacity.clone(),
-            // A quota is never zero.
-            (
-                Some(spans),
-                Mistake::Limit(
-                    LimitError::NoBurst | LimitError::Quota(tidegate::ConfigError::ZeroBurst),
-                ),
-            ) => spans.at_burst.clone(),
-            (Some(spans), Mistake::Limit(_) | Mistake::Store(_)) => {
-                spans.at_quota.clone().or_else(|| spans.at_tiers.clone())
-            }
-            (Some(spans), Mistake::Route(_)) => spans.at_routes.clone(),
-            (Some(spans), Mistake::UnknownTier(_) | Mistake::SameTier(_)) => spans.at_tiers.clone(),
-            (Some(spans), _) => Some(spans.at_name.clone()),
+        let position = match spans {
+            Some(spans) => self.locate_in(spans, error),
+            None => self.at_tiers.clone(),
         };
         ConfigError {
             path: self.path.clone(),
             position,
             message: error.to_string(),
         }
+    }
+
+    fn locate_in(&self, spans: &Spans, error: &BuildError) -> Option<Position> {
+        let position = match (error.part(), error.mistake()) {
+            (Part::OnFull, _) => return Some(self.at_on_full.clone()),
+            (Part::OnError, _) => return Some(self.at_on_failure.clone()),
+            (_, Mistake::Limit(LimitError::NoCapacity | LimitError::NoMemory)) => {
+                &spans.at_capacity
+            }
+            // A quota is never zero.
+            (
+                _,
+                Mistake::Limit(
+                    LimitError::NoBurst | LimitError::Quota(tidegate::ConfigError::ZeroBurst),
+                ),
+            ) => &spans.at_burst,
+            (Part::Candidate, _) => &spans.at_candidate,
+            (Part::Tier(_), _) => &spans.at_tiers,
+            (_, Mistake::Limit(_) | Mistake::Store(_)) => &spans.at_quota,
+            (_, Mistake::Route(_)) => &spans.at_routes,
+            (_, Mistake::UnknownTier(_) | Mistake::SameTier(_)) => &spans.at_tiers,
+            // The name is looked at first.
+            (_, Mistake::Text(_))
+                if Told::try_new(&spans.name, tidegate::Quota::per_second(1)).is_ok() =>
+            {
+                &spans.at_unit
+            }
+            _ => &None,
+        };
+        // The name is always there.
+        position.clone().or_else(|| Some(spans.at_name.clone()))
     }
 }
 

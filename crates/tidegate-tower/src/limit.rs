@@ -252,7 +252,11 @@ impl Limit {
         let old = old.and_then(OpenLimit::kept_as::<BoxTable<A>>);
         let table = match old {
             Some(old) => old.retuned(algorithm, now),
-            None => BoxTable::with_capacity(algorithm, self.capacity.unwrap_or(Self::CAPACITY)),
+            None => {
+                let capacity = self.capacity.unwrap_or(Self::CAPACITY);
+                has_memory(capacity)?;
+                BoxTable::with_capacity(algorithm, capacity)
+            }
         };
         Ok(self.opened(table))
     }
@@ -292,6 +296,16 @@ impl Limit {
             kept: None,
         }
     }
+}
+
+/// Finds out whether the memory for so many keys can be had, 32 bytes each: a table that cannot have it panics. That the
+/// system gives it is no promise that it is there.
+fn has_memory(live_keys: usize) -> Result<(), LimitError> {
+    let bytes = live_keys.checked_mul(33).ok_or(LimitError::NoMemory)?;
+    let mut memory = Vec::<u8>::new();
+    // Else it could be left out.
+    let reserved = core::hint::black_box(&mut memory).try_reserve_exact(bytes);
+    reserved.map_err(|_| LimitError::NoMemory)
 }
 
 /// What a key has used, as used now.
@@ -355,6 +369,8 @@ pub enum LimitError {
     NoBurst,
     /// Room for no keys.
     NoCapacity,
+    /// More capacity than there is memory.
+    NoMemory,
     /// A capacity for a store that is made elsewhere.
     OwnCapacity,
 }
@@ -374,6 +390,9 @@ impl fmt::Display for LimitError {
             Self::Quota(error) => error.fmt(f),
             Self::NoBurst => f.write_str("only a token bucket has a burst"),
             Self::NoCapacity => f.write_str("a capacity of 0 has room for nobody; the least is 1"),
+            Self::NoMemory => {
+                f.write_str("there is no memory for so many keys; lower the capacity")
+            }
             Self::OwnCapacity => {
                 f.write_str("a store of your own has its own capacity; choose it there")
             }

@@ -9,8 +9,23 @@ use crate::limit::LimitError;
 /// Why a set of policies was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildError {
-    policy: String,
+    policy: Option<String>,
+    part: Part,
     mistake: Mistake,
+}
+
+/// Which part of a policy is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The policy, or its limit for clients of no tier.
+    Whole,
+    /// The limit of this tier.
+    Tier(String),
+    Candidate,
+    /// What decides if there is no room.
+    OnFull,
+    /// What decides if its store fails.
+    OnError,
 }
 
 /// What is wrong with a policy, or with all of them together.
@@ -41,15 +56,33 @@ pub enum Mistake {
 
 impl BuildError {
     pub(crate) fn new(policy: &str, mistake: Mistake) -> Self {
+        Self::of_part(policy, Part::Whole, mistake)
+    }
+
+    pub(crate) fn of_part(policy: &str, part: Part, mistake: Mistake) -> Self {
         Self {
-            policy: policy.to_owned(),
+            policy: Some(policy.to_owned()),
+            part,
             mistake,
         }
     }
 
+    pub(crate) fn of_all(mistake: Mistake) -> Self {
+        Self {
+            policy: None,
+            part: Part::Whole,
+            mistake,
+        }
+    }
+
+    #[cfg(feature = "config")]
+    pub(crate) fn part(&self) -> &Part {
+        &self.part
+    }
+
     /// The policy that is wrong; `None` if it is all of them together.
     pub fn policy(&self) -> Option<&str> {
-        (!self.policy.is_empty()).then_some(&*self.policy)
+        self.policy.as_deref()
     }
 
     /// What is wrong.
@@ -61,7 +94,15 @@ impl BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(policy) = self.policy() {
-            write!(f, "policy `{}`: ", policy.escape_debug())?;
+            write!(f, "policy `{}`", policy.escape_debug())?;
+            match &self.part {
+                Part::Whole => {}
+                Part::Tier(tier) => write!(f, ", tier `{}`", tier.escape_debug())?,
+                Part::Candidate => f.write_str(", candidate")?,
+                Part::OnFull => f.write_str(", fallback when there is no room")?,
+                Part::OnError => f.write_str(", fallback when its store fails")?,
+            }
+            f.write_str(": ")?;
         }
         match &self.mistake {
             Mistake::NoPolicies => f.write_str("there is no policy, so nothing is limited"),

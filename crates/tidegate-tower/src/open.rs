@@ -8,7 +8,7 @@ use tidegate::Timestamp;
 
 use crate::builder::{OnFailure, Stores};
 use crate::limit::{Limit, LimitError, OpenLimit};
-use crate::mistake::{BuildError, Mistake};
+use crate::mistake::{BuildError, Mistake, Part};
 use crate::plan::{Active, told};
 use crate::policy::Policy;
 use crate::store::StoreRequest;
@@ -55,36 +55,42 @@ impl Opener<'_> {
         on_full: &OnFailure,
         on_error: &OnFailure,
     ) -> Result<Active, BuildError> {
-        let failed = |mistake| BuildError::new(&policy.name, mistake);
-        let open = |limit: &Limit, tier: Option<&str>, is_candidate: bool, old| {
+        let failed = |part, mistake| BuildError::of_part(&policy.name, part, mistake);
+        let open = |limit: &Limit, part: Part, old| {
+            let (tier, is_candidate) = match &part {
+                Part::Tier(tier) => (Some(&**tier), false),
+                part => (None, *part == Part::Candidate),
+            };
             let request = StoreRequest::new(&policy.name, tier, is_candidate, limit);
-            self.limit(limit, request, old).map_err(failed)
+            let opened = self.limit(limit, request, old);
+            opened.map_err(|mistake| failed(part, mistake))
         };
         let (mut limits, mut all_told) = (Vec::new(), Vec::new());
         let mut keep = |opened: Result<OpenLimit, BuildError>| {
             let opened = opened?;
             let told = told(&policy, &opened.limit);
-            all_told.push(told.map_err(|error| failed(Mistake::Text(error)))?);
+            all_told.push(told.map_err(|error| failed(Part::Whole, Mistake::Text(error)))?);
             limits.push(opened);
             Ok(limits.len() - 1)
         };
         let limit = policy.limit.as_ref().map(|limit| {
             let old = old.and_then(|old| Some(&old.limits[old.limit?]));
-            keep(open(limit, None, false, old))
+            keep(open(limit, Part::Whole, old))
         });
         let limit = limit.transpose()?;
         let tiers = policy.tiers.iter().map(|(tier, limit)| {
             let old = old.and_then(|old| Some(&old.limits[*old.tiers.get(tier)?]));
-            Ok((tier.clone(), keep(open(limit, Some(tier), false, old))?))
+            let part = Part::Tier(tier.to_string());
+            Ok((tier.clone(), keep(open(limit, part, old))?))
         });
         let tiers = tiers.collect::<Result<_, _>>()?;
         let candidate = policy.candidate.as_ref().map(|limit| {
             let old = old.and_then(|old| old.candidate.as_ref());
-            open(limit, None, true, old)
+            open(limit, Part::Candidate, old)
         });
-        let fallback = |on_failure: &OnFailure, old| {
+        let fallback = |on_failure: &OnFailure, part, old| {
             let opened = on_failure.open(old, self.now);
-            opened.map_err(|error| failed(Mistake::Limit(error)))
+            opened.map_err(|error| failed(part, Mistake::Limit(error)))
         };
         Ok(Active {
             limits,
@@ -92,8 +98,8 @@ impl Opener<'_> {
             limit,
             tiers,
             candidate: candidate.transpose()?,
-            on_full: fallback(on_full, old.map(|old| &old.on_full))?,
-            on_error: fallback(on_error, old.map(|old| &old.on_error))?,
+            on_full: fallback(on_full, Part::OnFull, old.map(|old| &old.on_full))?,
+            on_error: fallback(on_error, Part::OnError, old.map(|old| &old.on_error))?,
             enforces: !policy.is_monitor,
             counts: old.map_or_else(Arc::default, |old| Arc::clone(&old.counts)),
             name: Arc::from(&*policy.name),

@@ -21,8 +21,8 @@ use crate::policy::{OnNoKey, Policy};
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct File {
-    on_failure: Failure,
-    on_full: Option<Failure>,
+    pub(super) on_failure: Spanned<Failure>,
+    pub(super) on_full: Option<Spanned<Failure>>,
     headers: Option<Spanned<Vec<Fields>>>,
     #[serde(default)]
     monitor: bool,
@@ -38,7 +38,7 @@ pub(super) struct File {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Failure {
+pub(super) enum Failure {
     Refuse,
     Admit,
     Fallback(Quota),
@@ -106,11 +106,11 @@ pub(super) struct PolicyEntry {
     algorithm: Algorithm,
     pub(super) burst: Option<Spanned<u64>>,
     pub(super) capacity: Option<Spanned<usize>>,
-    candidate: Option<Quota>,
+    pub(super) candidate: Option<Spanned<Quota>>,
     pub(super) routes: Option<Spanned<Vec<String>>>,
     methods: Option<Spanned<Vec<String>>>,
     cost: Option<u64>,
-    unit: Option<String>,
+    pub(super) unit: Option<Spanned<String>>,
     #[serde(default)]
     on_no_key: NoKeyRule,
     give_back: Option<GiveBack>,
@@ -170,9 +170,9 @@ impl File {
         &self,
         extractors: &HashMap<String, Arc<dyn KeyExtractor>>,
     ) -> Result<Builder, Wrong> {
-        let mut builder = RateLimitLayer::builder(self.on_failure.on_failure());
-        if let Some(on_full) = self.on_full {
-            builder = builder.on_full(on_full.on_failure());
+        let mut builder = RateLimitLayer::builder(self.on_failure.get_ref().on_failure());
+        if let Some(on_full) = &self.on_full {
+            builder = builder.on_full(on_full.get_ref().on_failure());
         }
         if let Some(headers) = &self.headers {
             builder = builder.headers(fields(headers)?);
@@ -360,8 +360,8 @@ impl PolicyEntry {
         for (tier, quota) in self.tiers.iter().flat_map(|tiers| tiers.get_ref()) {
             policy = policy.tier(tier.clone(), self.limit(*quota));
         }
-        if let Some(candidate) = self.candidate {
-            policy = policy.candidate(self.limit(candidate));
+        if let Some(candidate) = &self.candidate {
+            policy = policy.candidate(self.limit(*candidate.get_ref()));
         }
         if let Some(routes) = &self.routes {
             policy = policy.routes(routes.get_ref().iter().cloned());
@@ -379,7 +379,7 @@ impl PolicyEntry {
             policy = policy.cost(move |_| cost);
         }
         if let Some(unit) = &self.unit {
-            policy = policy.unit(unit.clone());
+            policy = policy.unit(unit.get_ref().clone());
         }
         policy = policy.on_no_key(match self.on_no_key {
             NoKeyRule::Refuse => OnNoKey::Refuse,
