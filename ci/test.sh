@@ -18,7 +18,7 @@ need_component clippy clippy
 features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time,tidegate-tower/axum,tidegate-tower/config,tidegate-tower/tracing,tidegate-tower/metrics
 
 step "format" cargo fmt --all --check
-for workspace in fuzz firmware ci/bare ci/http ci/instructions benches/peers benches/tower examples/embedded; do
+for workspace in fuzz firmware ci/bare ci/grpc ci/http ci/instructions benches/peers benches/tower examples/embedded; do
     step "format, $workspace" cargo fmt --all --manifest-path $workspace/Cargo.toml --check
 done
 step "lints" cargo clippy --workspace --all-targets --features $features -- -D warnings
@@ -34,6 +34,7 @@ step "flash, RAM and instructions of firmware" ci/size.sh
 step "instructions per decision" ci/instructions.sh
 step "headers beside express-rate-limit" ci/http.sh
 step "server with real clients" ci/serve.sh
+step "gRPC with tonic" ci/grpc.sh
 step "C" ci/c.sh
 step "examples for firmware" ci/examples.sh
 step "loom" ci/loom.sh
