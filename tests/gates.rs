@@ -490,3 +490,27 @@ mod shadow {
         assert_eq!((counts.admitted, counts.limited), (1_000, 1_000));
     }
 }
+
+#[test]
+fn answers_of_a_store_elsewhere_tell_when_the_next_permit_comes() {
+    let (next, reset) = (Duration::from_millis(100), Duration::from_millis(700));
+    let allowed = Allowed::new(10, 3, reset);
+    assert_eq!(allowed.next_after(), Some(reset));
+    let allowed = allowed.with_next_after(next);
+    assert_eq!(allowed.next_after(), Some(next));
+    assert_eq!((allowed.remaining(), allowed.reset_after()), (3, reset));
+    // Nothing is to come.
+    let full = Allowed::new(10, 10, Duration::ZERO).with_next_after(Duration::ZERO);
+    assert_eq!(full.next_after(), None);
+
+    let retry = Duration::from_millis(300);
+    let denied = Denied::limited(10, 2, retry, reset).with_next_after(next);
+    assert_eq!(denied.next_after(), Some(next));
+    assert_eq!(denied.retry_after(), Some(retry));
+    assert_eq!((denied.remaining(), denied.reset_after()), (2, reset));
+    let never = Denied::too_costly(10, 2, reset).with_next_after(next);
+    assert_eq!(
+        (never.retry_after(), never.next_after()),
+        (None, Some(next))
+    );
+}

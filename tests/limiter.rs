@@ -53,6 +53,22 @@ fn four_hundred_at_once() {
 
 /// Permits are conserved when threads take and give back at once.
 #[test]
+fn a_sliding_window_takes_back_what_its_last_window_counted_however_long_ago() {
+    let day = SlidingWindow::new(Quota::per_day(10));
+    let limiter = Limiter::new(day);
+    let hours = |hours: u64| Timestamp::from_secs(hours * 3_600);
+    assert!(limiter.check_n(hours(2), 6).is_ok());
+    // A day later, half past the next window: half of them weigh.
+    assert_eq!(limiter.check_n(hours(36), 1).unwrap().remaining(), 6);
+    assert!(limiter.refund(hours(2), 4));
+    assert_eq!(limiter.check_n(hours(36), 1).unwrap().remaining(), 7);
+    // Not what an even older window has counted, nor a later one.
+    assert!(!limiter.refund(hours(60), 1));
+    assert!(limiter.check_n(hours(60), 1).is_ok());
+    assert!(!limiter.refund(hours(2), 1));
+}
+
+#[test]
 fn refunds_race_with_checks() {
     fn race<A: Algorithm<Word: AtomicWord> + Sync>(limiter: Limiter<A>) {
         const THREADS: u64 = 4;

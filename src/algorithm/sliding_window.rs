@@ -158,6 +158,20 @@ impl<W: Word> SlidingWindow<W> {
         W::PAYLOAD_BITS - 2 * self.count_bits
     }
 
+    /// What the state says, at the beginning of its window.
+    #[inline]
+    fn kept(&self, state: W) -> View {
+        let payload = state.payload();
+        let count_mask = (1 << self.count_bits) - 1;
+        View {
+            number: payload >> (2 * self.count_bits),
+            previous: payload >> self.count_bits & count_mask,
+            current: payload & count_mask,
+            rest: self.period.get(),
+            ahead: 0,
+        }
+    }
+
     #[inline]
     fn view(&self, state: W, now: Timestamp) -> View {
         let period = self.period.get();
@@ -173,12 +187,12 @@ impl<W: Word> SlidingWindow<W> {
         if state == W::ZERO {
             return fresh;
         }
-        let payload = state.payload();
-        let count_mask = (1 << self.count_bits) - 1;
-        let current = payload & count_mask;
-        let previous = payload >> self.count_bits & count_mask;
-        let number = payload >> (2 * self.count_bits);
-
+        let View {
+            number,
+            previous,
+            current,
+            ..
+        } = self.kept(state);
         let age = apart(place, number, self.number_bits());
         match age {
             0 => View {
@@ -276,16 +290,17 @@ impl<W: Word> Algorithm for SlidingWindow<W> {
     }
 
     fn refund(&self, state: W, taken_at: Timestamp, cost: u64) -> W {
-        let now = self.view(state, taken_at);
-        if now.current == 0 && now.previous == 0 {
+        if state == W::ZERO {
             return state;
         }
-        let mut view = now;
-        if view.ahead == 0 {
-            view.current = view.current.saturating_sub(cost);
-        } else if view.ahead <= self.period.get() {
+        let mut view = self.kept(state);
+        let (place, _) = self.period.div_rem(taken_at.as_nanos());
+        // However long ago: unlike a decision, this never adds anything.
+        match apart(place, view.number, self.number_bits()) {
+            0 => view.current = view.current.saturating_sub(cost),
             // Taken in what has become the previous window.
-            view.previous = view.previous.saturating_sub(cost);
+            -1 => view.previous = view.previous.saturating_sub(cost),
+            _ => return state,
         }
         // Empty counts keep their number: a timestamp that is late must not find more than it would have
         // found without all this. Where all three are zero, the word says fresh, which is right in the first

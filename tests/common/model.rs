@@ -353,14 +353,18 @@ impl Model {
                 }
             }
             Rule::Sliding { period, .. } => {
-                let (number, mut previous, mut current, into) = self.sliding(taken_at);
-                if (previous, current) == (0, 0) {
+                let State::Sliding {
+                    number,
+                    mut previous,
+                    mut current,
+                } = self.state
+                else {
                     return;
-                }
-                if into >= 0 {
-                    current = current.saturating_sub(cost);
-                } else if -into <= i128::from(period) {
-                    previous = previous.saturating_sub(cost);
+                };
+                match i128::from(taken_at / period) - number {
+                    0 => current = current.saturating_sub(cost),
+                    -1 => previous = previous.saturating_sub(cost),
+                    _ => return,
                 }
                 let wrapped = number & ((1 << self.time_bits) - 1) == 0;
                 self.state = if (previous, current) == (0, 0) && number == 0 {
