@@ -1,0 +1,155 @@
+//! The scripts: what they are asked, and what they answer.
+
+use core::time::Duration;
+
+use redis::{Cmd, Script, Value};
+use tidegate::{Allowed, Denied, Timestamp};
+
+use crate::decision::Decision;
+use crate::limit::{Method, Rule};
+
+/// What one key is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) rule: &'a Rule,
+    pub(crate) key: &'a [u8],
+    pub(crate) cost: u64,
+    /// When it was taken, if it is to be given back.
+    pub(crate) taken_at: Timestamp,
+}
+
+/// Whose clock tells the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    Server,
+    At(Timestamp),
+}
+
+pub(crate) struct Scripts {
+    pub(crate) decide: Text,
+    pub(crate) refund: Text,
+}
+
+/// A script, and the name that the server knows it by.
+pub(crate) struct Text {
+    text: String,
+    hash: String,
+}
+
+impl Text {
+    fn new(text: String) -> Self {
+        let hash = Script::new(&text).get_hash().to_owned();
+        Self { text, hash }
+    }
+
+    /// Runs the script that the server has, or, `in_full`, one that it may not have yet.
+    pub(crate) fn command(&self, in_full: bool, when: When, commit: bool, asks: &[Ask<'_>]) -> Cmd {
+        let mut command = Cmd::new();
+        if in_full {
+            command.arg("EVAL").arg(&self.text);
+        } else {
+            command.arg("EVALSHA").arg(&self.hash);
+        }
+        command.arg(asks.len());
+        for ask in asks {
+            command.arg(ask.key);
+        }
+        match when {
+            When::Server => command.arg(""),
+            When::At(time) => command.arg(micros(time)),
+        };
+        command.arg(u8::from(commit));
+        for ask in asks {
+            let mut kind = [0; 4];
+            command.arg(&*ask.rule.kind.encode_utf8(&mut kind));
+            // More than any limit, and still exact.
+            command.arg(ask.cost.min(1 << 53));
+            command.arg(micros(ask.taken_at));
+            for number in &ask.rule.numbers {
+                command.arg(number);
+            }
+        }
+        command
+    }
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        let rules = include_str!("script/rules.lua");
+        let with = |text: &str| Text::new([rules, text].concat());
+        Self {
+            decide: with(include_str!("script/decide.lua")),
+            refund: with(include_str!("script/refund.lua")),
+        }
+    }
+}
+
+fn micros(time: Timestamp) -> u64 {
+    time.as_nanos() / 1_000
+}
+
+/// Reads the answer of the deciding script; `None` if it is none.
+pub(crate) fn decisions(reply: &Value, asks: &[Ask<'_>]) -> Option<Vec<Decision>> {
+    let Value::Array(values) = reply else {
+        return None;
+    };
+    let mut numbers = values.iter().map(|value| match value {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    });
+    let now = Timestamp::from_micros(u64::try_from(numbers.next()??).ok()?);
+    let mut decisions = Vec::with_capacity(asks.len());
+    for ask in asks {
+        decisions.push(decision(ask.rule, now, &mut numbers)?);
+    }
+    numbers.next().is_none().then_some(decisions)
+}
+
+fn decision(
+    rule: &Rule,
+    now: Timestamp,
+    numbers: &mut impl Iterator<Item = Option<i64>>,
+) -> Option<Decision> {
+    let code = numbers.next()??;
+    let mut number = || numbers.next()?;
+    let left = u64::try_from(number()?).ok()?;
+    let mut time = || {
+        Some(Duration::from_micros(
+            u64::try_from(numbers.next()??).unwrap_or(0),
+        ))
+    };
+    let (retry, next, reset, ends, at) = (time()?, time()?, time()?, time()?, time()?);
+    let limit = rule.limit;
+    let outcome = match code {
+        1 => Ok(match rule.method {
+            Method::FixedWindow | Method::AnchoredWindow if !reset.is_zero() => {
+                Allowed::in_window(limit, left, reset)
+            }
+            _ => Allowed::new(limit, left, reset).with_next_after(next),
+        }),
+        0 => Err(Denied::limited(limit, left, retry, reset).with_next_after(next)),
+        -1 => Err(Denied::too_costly(limit, left, reset).with_next_after(next)),
+        _ => return None,
+    };
+    Some(Decision {
+        outcome,
+        server_time: now,
+        taken_at: Timestamp::from_duration(at),
+        window_end: ends,
+    })
+}
+
+/// Reads whether anything was given back.
+pub(crate) fn given_back(reply: &Value) -> Option<bool> {
+    let Value::Array(values) = reply else {
+        return None;
+    };
+    let mut any = false;
+    for value in values {
+        match value {
+            Value::Int(number) => any |= *number > 0,
+            _ => return None,
+        }
+    }
+    Some(any)
+}

@@ -1,0 +1,149 @@
+//! A Redis server of the test's own.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its own part"
+)]
+
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tidegate_redis::{Builder, RedisStore};
+
+/// How long anything may take that has to happen on its own.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Server {
+    child: Option<Child>,
+    port: u16,
+    folder: TempDir,
+    arguments: Vec<String>,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let mut server = Self {
+            child: None,
+            port: 0,
+            folder: tempfile::tempdir().unwrap(),
+            arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
+        };
+        // Somebody else may take the port between the two.
+        for _ in 0..10 {
+            server.port = free_port();
+            if server.try_run() {
+                return server;
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    fn try_run(&mut self) -> bool {
+        let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
+        let mut child = Command::new("redis-server")
+            .args(["--port", &self.port.to_string()])
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--enable-debug-command", "local", "--loglevel", "warning"])
+            .arg("--dir")
+            .arg(self.folder.path())
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .spawn()
+            .expect("redis-server must be installed: ci/redis.sh does that");
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            let answers = redis::Client::open(self.url())
+                .and_then(|client| client.get_connection_with_timeout(Duration::from_secs(1)))
+                .and_then(|mut connection| redis::cmd("PING").query::<String>(&mut connection));
+            if answers.is_ok() {
+                self.child = Some(child);
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        false
+    }
+
+    /// Starts again on the same port, with whatever is in the folder.
+    pub fn restart(&mut self) {
+        self.kill();
+        let begun = Instant::now();
+        while !self.try_run() {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "redis-server does not come back"
+            );
+        }
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub fn builder(&self) -> Builder {
+        RedisStore::builder(&self.url()).unwrap()
+    }
+
+    /// A store that has all the time in the world, for tests that are not about deadlines.
+    pub async fn store(&self) -> RedisStore {
+        self.builder().deadline(PATIENCE).connect().await.unwrap()
+    }
+
+    pub fn connection(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url()).unwrap();
+        client.get_connection().unwrap()
+    }
+
+    /// Runs a command on a connection of its own.
+    pub fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(*word);
+        }
+        command.query(&mut self.connection()).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let panicking = std::thread::panicking();
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if panicking && let Ok(log) = std::fs::read(self.folder.path().join("log")) {
+            let _ = std::io::stderr().write_all(&log);
+        }
+    }
+}
+
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
