@@ -46,6 +46,8 @@ pub(crate) struct Asked {
     decision: Option<Decision>,
     /// Where it was taken from, if it was.
     taken: Option<Source>,
+    /// When, by the store's clock, if that has one of its own.
+    taken_at: Option<Timestamp>,
     /// Which store is being asked.
     source: Source,
     refuses: bool,
@@ -90,6 +92,7 @@ impl Asked {
             cost,
             decision: None,
             taken: None,
+            taken_at: None,
             source: Source::Own,
             refuses: false,
         }
@@ -141,6 +144,13 @@ impl Case {
                         return Poll::Pending;
                     };
                     self.pending = None;
+                    let answer = answer.map(|counted| {
+                        // What a candidate has counted is never given back.
+                        if self.stage != Stage::Candidates {
+                            self.asked[self.next].taken_at = counted.taken_at;
+                        }
+                        counted.decision
+                    });
                     self.answered(&answer);
                 }
                 None => match self.ask_next() {
@@ -294,8 +304,9 @@ impl Case {
             return false;
         };
         let active = &self.plan.policies[asked.policy];
+        let taken_at = asked.taken_at.take().unwrap_or(self.now);
         let store = &active.limit_from(source, asked.limit).store;
-        store.refund(&asked.key, self.now, asked.cost);
+        store.refund(&asked.key, taken_at, asked.cost);
         true
     }
 

@@ -94,7 +94,7 @@ pub use policy::{Ending, OnNoKey, Policy};
 pub use refusal::Refusal;
 pub use service::{RateLimit, ResponseFuture};
 pub use stats::{PolicyStats, Stats};
-pub use store::{Answer, Decision, Later, Store, StoreError, StoreRequest};
+pub use store::{Answer, Counted, Decision, Later, Store, StoreError, StoreRequest};
 pub use tidegate::http::{Draft, Headers};
 
 /// The README's examples are tests.

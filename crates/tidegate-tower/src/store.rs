@@ -20,8 +20,35 @@ pub type Decision = Result<Allowed, Denied>;
 /// Why a store could not decide: not a refusal.
 pub type StoreError = Box<dyn core::error::Error + Send + Sync>;
 
+/// What a store elsewhere has decided, and when it was counted there.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    pub(crate) decision: Decision,
+    pub(crate) taken_at: Option<Timestamp>,
+}
+
+impl Counted {
+    /// Counted at this instant of the store's own clock, which is handed back to [`Store::refund`]. A plain decision
+    /// is refunded as of the instant that was handed to [`Store::check`].
+    pub const fn at(decision: Decision, taken_at: Timestamp) -> Self {
+        Self {
+            decision,
+            taken_at: Some(taken_at),
+        }
+    }
+}
+
+impl From<Decision> for Counted {
+    fn from(decision: Decision) -> Self {
+        Self {
+            decision,
+            taken_at: None,
+        }
+    }
+}
+
 /// A decision that takes a while.
-pub type Later = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
+pub type Later = Pin<Box<dyn Future<Output = Result<Counted, StoreError>> + Send>>;
 
 /// A store's answer: at once, from memory, or later, from elsewhere.
 pub enum Answer {
@@ -37,11 +64,11 @@ impl Answer {
         Self::Ready(Ok(decision))
     }
 
-    /// An answer that takes a while.
-    pub fn later(
-        answer: impl Future<Output = Result<Decision, StoreError>> + Send + 'static,
+    /// An answer that takes a while: a [`Decision`], or one [`Counted`] by a clock of the store's own.
+    pub fn later<T: Into<Counted>>(
+        answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Self {
-        Self::Later(Box::pin(answer))
+        Self::Later(Box::pin(async move { answer.await.map(Into::into) }))
     }
 }
 
@@ -77,7 +104,7 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Gives back what was taken at `taken_at`.
+    /// Gives back what was taken at `taken_at`, by the clock of which the answer [told](Counted::at).
     ///
     /// It must not block or wait: requests are also given back when their future is dropped. A store elsewhere queues
     /// it.

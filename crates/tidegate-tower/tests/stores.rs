@@ -5,12 +5,13 @@
 mod common;
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
 use common::{Hand, builder, from, header, send, status, text};
-use tidegate::{FixedWindow, Limiter, Map, Quota, Table, Timestamp, TokenBucket};
+use tidegate::{Allowed, FixedWindow, Limiter, Map, Quota, Table, Timestamp, TokenBucket};
 use tidegate_tower::{
-    Answer, Everyone, Key, Limit, OnFailure, PeerAddress, Policy, RateLimitLayer, Store,
+    Answer, Counted, Everyone, Key, Limit, OnFailure, PeerAddress, Policy, RateLimitLayer, Store,
 };
 use tokio::sync::oneshot;
 use tower::{Layer, Service, service_fn};
@@ -264,4 +265,42 @@ async fn gone_while_a_store_is_asked() {
         header(&response, "ratelimit"),
         Some("\"kept\";r=4;t=60, \"slow\";r=4;t=0")
     );
+}
+
+/// A store that has a clock of its own: what it took is given back by that clock.
+struct OwnClock {
+    refunds: Arc<Mutex<Vec<Timestamp>>>,
+}
+
+const THERE: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+impl Store for OwnClock {
+    fn check(&self, _: &Key, _: Timestamp, _: u64) -> Answer {
+        Answer::later(async {
+            let allowed = Allowed::new(5, 4, Duration::from_secs(60));
+            Ok(Counted::at(Ok(allowed), THERE))
+        })
+    }
+
+    fn refund(&self, _: &Key, taken_at: Timestamp, _: u64) {
+        self.refunds.lock().unwrap().push(taken_at);
+    }
+}
+
+#[tokio::test]
+async fn a_store_is_given_back_by_its_own_clock() {
+    let hand = Hand::new();
+    let refunds = Arc::<Mutex<Vec<_>>>::default();
+    let own = OwnClock {
+        refunds: Arc::clone(&refunds),
+    };
+    let layer = builder(&hand)
+        .policy(kept_by(own))
+        .policy(Policy::new("all", Everyone).limit(Limit::in_store(FIVE, Elsewhere::new(1))))
+        .build()
+        .unwrap();
+    for _ in 0..6 {
+        status(&layer, from("192.0.2.1")).await;
+    }
+    assert_eq!(*refunds.lock().unwrap(), [THERE]);
 }
