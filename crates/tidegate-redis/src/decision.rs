@@ -15,6 +15,16 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// One that was made here, and of which the server has no time.
+    pub(crate) const fn local(outcome: Result<Allowed, Denied>) -> Self {
+        Self {
+            outcome,
+            server_time: Timestamp::ZERO,
+            taken_at: Timestamp::ZERO,
+            window_end: Duration::ZERO,
+        }
+    }
+
     /// Whether the request may pass.
     pub fn is_allowed(&self) -> bool {
         self.outcome.is_ok()
@@ -32,12 +42,12 @@ impl Decision {
         self.outcome
     }
 
-    /// When it was decided, by the server's clock, since 1970.
+    /// When it was decided, by the server's clock, since 1970; zero if the server was not asked.
     pub fn server_time(&self) -> Timestamp {
         self.server_time
     }
 
-    /// When it was counted, by the server's clock: what [`refund`](crate::RedisLimiter::refund) asks for.
+    /// When it was counted, by the server's clock; zero if the server was not asked: what [`refund`](crate::RedisLimiter::refund) asks for.
     pub fn taken_at(&self) -> Timestamp {
         self.taken_at
     }

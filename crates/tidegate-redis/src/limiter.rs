@@ -1,6 +1,7 @@
 //! One limit on the server.
 
 use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
 
 use tidegate::Timestamp;
@@ -9,7 +10,8 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::key;
 use crate::limit::{Limit, Rule};
-use crate::script::{Ask, When};
+use crate::refusals::Refusals;
+use crate::script::{Ask, Commit, When};
 use crate::store::RedisStore;
 
 /// One limit on the server, for any number of keys.
@@ -24,6 +26,7 @@ pub struct RedisLimiter {
 
 #[derive(Clone)]
 struct Shared {
+    refusals: Option<Arc<Refusals>>,
     limit: Limit,
     rule: Rule,
     /// What its keys begin with.
@@ -41,8 +44,22 @@ impl RedisLimiter {
                 rule,
                 start,
                 tag: None,
+                refusals: None,
             }),
         }
+    }
+
+    /// Remembers refusals, so that a key that is blocked costs no round trip: of so many keys at a time, in 96 bytes
+    /// each, allocated now.
+    ///
+    /// A refusal is repeated here until it would end, and for `at_most` so long: what is given back or reset on
+    /// another machine is noticed after that. Clones of this limiter share the memory. Of keys that meet in one place,
+    /// the latest stays.
+    #[must_use]
+    pub fn remembering(mut self, keys: usize, at_most: Duration) -> Self {
+        let refusals = Refusals::new(keys, at_most);
+        Arc::make_mut(&mut self.shared).refusals = Some(Arc::new(refusals));
+        self
     }
 
     /// Keeps all keys of this limiter on one server of a cluster, together with those of other limiters of this tag.
@@ -94,7 +111,8 @@ impl RedisLimiter {
     ///
     /// [`Error`] if there is no decision. The request may have been counted all the same.
     pub async fn check_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<Decision, Error> {
-        self.decide(key.as_ref(), cost, When::Server, true).await
+        self.decide(key.as_ref(), cost, When::Server, Commit::All)
+            .await
     }
 
     /// What [`check`](Self::check) would answer; changes nothing.
@@ -112,7 +130,8 @@ impl RedisLimiter {
     ///
     /// [`Error`] if there is no answer.
     pub async fn peek_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<Decision, Error> {
-        self.decide(key.as_ref(), cost, When::Server, false).await
+        self.decide(key.as_ref(), cost, When::Server, Commit::Nothing)
+            .await
     }
 
     /// [`check_n`](Self::check_n) by another clock than the server's, in nanoseconds since 1970, of which the server
@@ -130,7 +149,8 @@ impl RedisLimiter {
         cost: u64,
         now: Timestamp,
     ) -> Result<Decision, Error> {
-        self.decide(key.as_ref(), cost, When::At(now), true).await
+        self.decide(key.as_ref(), cost, When::At(now), Commit::All)
+            .await
     }
 
     /// [`peek_n`](Self::peek_n) by another clock than the server's: see [`check_at`](Self::check_at).
@@ -144,7 +164,8 @@ impl RedisLimiter {
         cost: u64,
         now: Timestamp,
     ) -> Result<Decision, Error> {
-        self.decide(key.as_ref(), cost, When::At(now), false).await
+        self.decide(key.as_ref(), cost, When::At(now), Commit::Nothing)
+            .await
     }
 
     async fn decide(
@@ -152,15 +173,108 @@ impl RedisLimiter {
         key: &[u8],
         cost: u64,
         when: When,
-        commit: bool,
+        commit: Commit,
     ) -> Result<Decision, Error> {
         let key = self.key(key);
-        let ask = self.ask(&key, cost, Timestamp::ZERO);
+        self.decide_called(&key, cost, when, commit).await
+    }
+
+    /// [`check_n`](Self::check_n) for a key as it is called on the server.
+    #[cfg(feature = "tower")]
+    pub(crate) async fn check_called(&self, key: &[u8], cost: u64) -> Result<Decision, Error> {
+        self.decide_called(key, cost, When::Server, Commit::All)
+            .await
+    }
+
+    async fn decide_called(
+        &self,
+        key: &[u8],
+        cost: u64,
+        when: When,
+        commit: Commit,
+    ) -> Result<Decision, Error> {
+        let refusals = match when {
+            When::Server => self.shared.refusals.as_deref(),
+            When::At(_) => None,
+        };
+        if let Some(decision) = self.recall(key, cost, when) {
+            return Ok(decision);
+        }
+        let asked_at = refusals.map(Refusals::now);
+        let ask = self.ask(key, cost, Timestamp::ZERO);
         let decisions = self.store.decide(when, commit, &[ask]).await?;
-        decisions
-            .first()
-            .copied()
-            .ok_or(Error::new(ErrorKind::Reply))
+        let decision = *decisions.first().ok_or(Error::new(ErrorKind::Reply))?;
+        if let (Some(refusals), Some(asked_at), Err(denied)) =
+            (refusals, asked_at, decision.outcome)
+        {
+            refusals.remember(key, cost, asked_at, denied);
+        }
+        Ok(decision)
+    }
+
+    /// The refusal that the server would repeat.
+    pub(crate) fn recall(&self, key: &[u8], cost: u64, when: When) -> Option<Decision> {
+        let When::Server = when else { return None };
+        let denied = self.shared.refusals.as_ref()?.recall(key, cost)?;
+        self.store.link.counts.refused_locally.add(1);
+        Some(Decision::local(Err(denied)))
+    }
+
+    /// May these requests pass now, each on its own? One script for up to 128 of them, one after the other; all are on
+    /// their way at the same time.
+    ///
+    /// The decisions are in the order of the requests. On a cluster, keys on different servers are asked for one by
+    /// one.
+    pub async fn check_many<K: AsRef<[u8]>>(
+        &self,
+        requests: impl IntoIterator<Item = (K, u64)>,
+    ) -> Vec<Result<Decision, Error>> {
+        /// Longer scripts would keep others waiting.
+        const TOGETHER: usize = 128;
+        let keys: Vec<(Vec<u8>, u64)> = requests
+            .into_iter()
+            .map(|(key, cost)| (self.key(key.as_ref()), cost))
+            .collect();
+        let together = if self.store.link.is_cluster() && self.shared.tag.is_none() {
+            1
+        } else {
+            TOGETHER
+        };
+        let groups = keys.chunks(together).map(|group| self.check_group(group));
+        let decisions = futures_util::future::join_all(groups).await;
+        decisions.into_iter().flatten().collect()
+    }
+
+    async fn check_group(&self, keys: &[(Vec<u8>, u64)]) -> Vec<Result<Decision, Error>> {
+        let known: Vec<Option<Decision>> = keys
+            .iter()
+            .map(|(key, cost)| self.recall(key, *cost, When::Server))
+            .collect();
+        let asks: Vec<Ask<'_>> = keys
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_none())
+            .map(|((key, cost), _)| self.ask(key, *cost, Timestamp::ZERO))
+            .collect();
+        let asked_at = self.shared.refusals.as_deref().map(Refusals::now);
+        let told = self.store.decide(When::Server, Commit::Each, &asks).await;
+        let mut told = told.map(Vec::into_iter);
+        let decide = |((key, cost), known): (&(Vec<u8>, u64), &Option<Decision>)| {
+            if let Some(decision) = known {
+                return Ok(*decision);
+            }
+            let decision = match &mut told {
+                Ok(told) => told.next().ok_or(Error::new(ErrorKind::Reply))?,
+                Err(error) => return Err(error.clone()),
+            };
+            if let (Some(refusals), Some(asked_at), Err(denied)) =
+                (&self.shared.refusals, asked_at, decision.outcome)
+            {
+                refusals.remember(key, *cost, asked_at, denied);
+            }
+            Ok(decision)
+        };
+        keys.iter().zip(&known).map(decide).collect()
     }
 
     fn ask<'a>(&'a self, key: &'a [u8], cost: u64, taken_at: Timestamp) -> Ask<'a> {
@@ -214,7 +328,9 @@ impl RedisLimiter {
     ) -> Result<bool, Error> {
         let key = self.key(key);
         let ask = self.ask(&key, cost, taken_at);
-        self.store.give_back(when, &[ask]).await
+        let given_back = self.store.give_back(when, &[ask]).await?;
+        self.forget(&key);
+        Ok(given_back)
     }
 
     /// Forgets what a key has used.
@@ -230,7 +346,14 @@ impl RedisLimiter {
             command
         };
         self.store.link.run(command).await?;
+        self.forget(&key);
         Ok(())
+    }
+
+    pub(crate) fn forget(&self, key: &[u8]) {
+        if let Some(refusals) = &self.shared.refusals {
+            refusals.forget(key);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use redis::{Cmd, RedisError, Value};
 use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind};
+use crate::queue::Queue;
 use crate::script::Scripts;
 use crate::stats::Counts;
 
@@ -22,7 +23,7 @@ use crate::stats::Counts;
 pub(crate) enum Target {
     Single(redis::Client),
     #[cfg(feature = "cluster")]
-    Cluster(redis::cluster::ClusterClient),
+    Cluster(Box<redis::cluster::ClusterClient>),
 }
 
 #[derive(Clone)]
@@ -70,6 +71,7 @@ pub(crate) struct Link {
     flaps: AtomicU32,
     /// What this server was called when it was last seen.
     marker: Mutex<Option<String>>,
+    pub(crate) refunds: Queue,
 }
 
 struct Up {
@@ -89,7 +91,22 @@ impl Link {
             missed: AtomicU32::new(0),
             flaps: AtomicU32::new(0),
             marker: Mutex::new(None),
+            refunds: Queue::default(),
         })
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        match self.target {
+            Target::Single(_) => false,
+            #[cfg(feature = "cluster")]
+            Target::Cluster(_) => true,
+        }
+    }
+
+    /// Whether decisions fail at once.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_down(&self) -> bool {
+        self.up.load().is_none()
     }
 
     /// Sends a command that names a script by its hash, or, if the server does not know it, holds it in full; within

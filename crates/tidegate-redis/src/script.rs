@@ -25,6 +25,27 @@ pub(crate) enum When {
     At(Timestamp),
 }
 
+/// What becomes of requests that are admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commit {
+    /// They are counted if all are.
+    All,
+    /// They are counted, whatever becomes of the others.
+    Each,
+    /// Nothing: it is only a question.
+    Nothing,
+}
+
+impl Commit {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Each => "each",
+            Self::Nothing => "none",
+        }
+    }
+}
+
 pub(crate) struct Scripts {
     pub(crate) decide: Text,
     pub(crate) refund: Text,
@@ -43,7 +64,13 @@ impl Text {
     }
 
     /// Runs the script that the server has, or, `in_full`, one that it may not have yet.
-    pub(crate) fn command(&self, in_full: bool, when: When, commit: bool, asks: &[Ask<'_>]) -> Cmd {
+    pub(crate) fn command(
+        &self,
+        in_full: bool,
+        when: When,
+        commit: Commit,
+        asks: &[Ask<'_>],
+    ) -> Cmd {
         let mut command = Cmd::new();
         if in_full {
             command.arg("EVAL").arg(&self.text);
@@ -58,7 +85,7 @@ impl Text {
             When::Server => command.arg(""),
             When::At(time) => command.arg(micros(time)),
         };
-        command.arg(u8::from(commit));
+        command.arg(commit.as_str());
         for ask in asks {
             let mut kind = [0; 4];
             command.arg(&*ask.rule.kind.encode_utf8(&mut kind));

@@ -12,6 +12,8 @@ pub(crate) struct Counts {
     pub(crate) refused: Count,
     pub(crate) refused_locally: Count,
     pub(crate) leased: Count,
+    pub(crate) admitted_instead: Count,
+    pub(crate) refused_instead: Count,
     pub(crate) refunds_lost: Count,
     pub(crate) connections: Count,
     pub(crate) scripts_sent: Count,
@@ -46,6 +48,8 @@ impl Counts {
             refused: self.refused.get(),
             refused_locally: self.refused_locally.get(),
             leased: self.leased.get(),
+            admitted_instead: self.admitted_instead.get(),
+            refused_instead: self.refused_instead.get(),
             refunds_lost: self.refunds_lost.get(),
             connections: self.connections.get(),
             scripts_sent: self.scripts_sent.get(),
@@ -68,6 +72,10 @@ pub struct Stats {
     pub refused_locally: u64,
     /// Requests that were paid from a lease.
     pub leased: u64,
+    /// Requests that [`OnError`](crate::OnError) admitted, because the server had not decided.
+    pub admitted_instead: u64,
+    /// Requests that [`OnError`](crate::OnError) refused, because the server had not decided.
+    pub refused_instead: u64,
     /// What could not be given back, because there were too many at once or the server did not take them.
     pub refunds_lost: u64,
     /// Connections made; all but the first are reconnections.
@@ -100,12 +108,15 @@ impl fmt::Display for Stats {
         let state = if self.is_up { "up" } else { "down" };
         write!(
             f,
-            "{state}; {} allowed, {} refused, {} refused here, {} leased; {} connections, {} scripts sent, \
-             state lost {} times",
+            "{state}; {} allowed, {} refused, {} refused here, {} leased, {} admitted and {} refused for want of a \
+             decision; {} refunds lost; {} connections, {} scripts sent, state lost {} times",
             self.allowed,
             self.refused,
             self.refused_locally,
             self.leased,
+            self.admitted_instead,
+            self.refused_instead,
+            self.refunds_lost,
             self.connections,
             self.scripts_sent,
             self.state_lost

@@ -12,7 +12,7 @@ use crate::key;
 use crate::limit::{Limit, LimitError};
 use crate::limiter::RedisLimiter;
 use crate::link::{Link, Options, Target};
-use crate::script::{self, Ask, When};
+use crate::script::{self, Ask, Commit, When};
 use crate::stats::Stats;
 
 /// A Redis server, or anything that speaks its protocol and runs Lua, on which limits are kept.
@@ -48,7 +48,7 @@ impl RedisStore {
     #[cfg(feature = "cluster")]
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Builder, Error> {
         let client = redis::cluster::ClusterClientBuilder::new(urls).build()?;
-        Ok(Builder::new(Target::Cluster(client)))
+        Ok(Builder::new(Target::Cluster(Box::new(client))))
     }
 
     /// A limiter on this server. Limiters of one name share their keys, on all machines.
@@ -78,7 +78,7 @@ impl RedisStore {
     ///
     /// [`Error`] if there is no decision.
     pub async fn check_all(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
-        self.decide_all(requests, When::Server, true).await
+        self.decide_all(requests, When::Server, Commit::All).await
     }
 
     /// What [`check_all`](Self::check_all) would answer; changes nothing.
@@ -87,7 +87,8 @@ impl RedisStore {
     ///
     /// [`Error`] if there is no answer.
     pub async fn peek_all(&self, requests: &[Request<'_>]) -> Result<Vec<Decision>, Error> {
-        self.decide_all(requests, When::Server, false).await
+        self.decide_all(requests, When::Server, Commit::Nothing)
+            .await
     }
 
     /// [`check_all`](Self::check_all) by another clock than the server's: see [`RedisLimiter::check_at`].
@@ -100,14 +101,14 @@ impl RedisStore {
         requests: &[Request<'_>],
         now: Timestamp,
     ) -> Result<Vec<Decision>, Error> {
-        self.decide_all(requests, When::At(now), true).await
+        self.decide_all(requests, When::At(now), Commit::All).await
     }
 
     async fn decide_all(
         &self,
         requests: &[Request<'_>],
         when: When,
-        commit: bool,
+        commit: Commit,
     ) -> Result<Vec<Decision>, Error> {
         let keys: Vec<Vec<u8>> = requests
             .iter()
@@ -134,7 +135,7 @@ impl RedisStore {
     pub(crate) async fn decide(
         &self,
         when: When,
-        commit: bool,
+        commit: Commit,
         asks: &[Ask<'_>],
     ) -> Result<Vec<Decision>, Error> {
         if asks.is_empty() {
@@ -150,7 +151,7 @@ impl RedisStore {
             self.link.counts.error(error.kind());
             error
         })?;
-        if commit {
+        if commit != Commit::Nothing {
             let counts = &self.link.counts;
             let allowed = decisions.iter().filter(|it| it.is_allowed()).count() as u64;
             counts.allowed.add(allowed);
@@ -163,7 +164,7 @@ impl RedisStore {
         let script = &self.link.scripts.refund;
         let reply = self
             .link
-            .run(|in_full| script.command(in_full, when, true, asks))
+            .run(|in_full| script.command(in_full, when, Commit::All, asks))
             .await?;
         script::given_back(&reply).ok_or(Error::new(ErrorKind::Reply))
     }

@@ -3,8 +3,8 @@
 mod common;
 
 use core::cell::RefCell;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::Server;
 use proptest::prelude::*;

@@ -1,6 +1,7 @@
--- Decides several limits at once, all or nothing.
+-- Decides several requests at once.
 --
--- ARGV[2]  '1' to count what is admitted, '0' to change nothing
+-- ARGV[2]  'all' to count them if all are admitted, 'each' to count each that is, one after the other, 'none' to change
+--          nothing
 -- Returns now, and for each key seven: 1 admitted, 0 limited or -1 too costly; how many more would pass; in how many
 -- microseconds the request passes, one more than that, and everything is back; when the window ends, or 0; and the
 -- time that it was counted at.
@@ -126,32 +127,38 @@ local function append(key, time, cost, expired)
   end
 end
 
+local function count(key, first, keep, time, at)
+  if ARGV[first] == 'l' then
+    append(key, at, tonumber(ARGV[first + 1]), keep)
+    call('PEXPIRE', key, milliseconds(time))
+  else
+    call('SET', key, keep, 'PX', milliseconds(time))
+  end
+end
+
 local reply, raws, keeps, refused = {now}, {}, {}, false
 for i, key in ipairs(KEYS) do
-  local first = 7 * i - 4
+  local first, place = 7 * i - 4, 7 * i - 6
   local raw = ARGV[first] ~= 'l' and call('GET', key)
   local code, left, retry, next, reset, ends, at, keep, time = decide(key, raw, first, tonumber(ARGV[first + 1]))
-  raws[i], keeps[i] = raw, keep and {keep, time, at}
+  if keep and ARGV[2] == 'each' then
+    count(key, first, keep, time, at)
+  elseif keep then
+    raws[i], keeps[i] = raw, {keep, time, at}
+  end
   refused = refused or code < 1
-  local place = 7 * i - 6
   reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4] = code, left, retry, next
   reply[place + 5], reply[place + 6], reply[place + 7] = reset, ends, at
 end
 
 for i, key in ipairs(KEYS) do
-  local first, keep = 7 * i - 4, keeps[i]
+  local first, place, keep = 7 * i - 4, 7 * i - 6, keeps[i]
   if keep and refused then
     -- It would have passed, and is not counted: as it stands.
-    local place = 7 * i - 6
-    local code, left, retry, next, reset, ends = decide(key, raws[i], first, 0)
+    local code, left, retry, next, reset = decide(key, raws[i], first, 0)
     reply[place + 2], reply[place + 4], reply[place + 5] = left, next, reset
-  elseif keep and ARGV[2] == '1' then
-    if ARGV[first] == 'l' then
-      append(key, keep[3], tonumber(ARGV[first + 1]), keep[1])
-      call('PEXPIRE', key, milliseconds(keep[2]))
-    else
-      call('SET', key, keep[1], 'PX', milliseconds(keep[2]))
-    end
+  elseif keep and ARGV[2] == 'all' then
+    count(key, first, keep[1], keep[2], keep[3])
   end
 end
 return reply

@@ -6,10 +6,12 @@
     reason = "each test file uses its own part"
 )]
 
+use core::net::Ipv4Addr;
+use core::time::Duration;
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tempfile::TempDir;
 use tidegate_redis::{Builder, RedisStore};
