@@ -1,0 +1,597 @@
+//! What limiters on a server do, by the server's own clock.
+
+mod common;
+
+use core::time::Duration;
+
+use common::{PATIENCE, Server};
+use tidegate::{Quota, Reason, Timestamp};
+use tidegate_redis::{ErrorKind, Limit, RedisLimiter, RedisStore, Request};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Nothing comes back while a test runs.
+fn all(limit: u64) -> [(&'static str, Limit); 5] {
+    let quota = Quota::new(limit, 1_000 * HOUR).unwrap();
+    [
+        ("bucket", Limit::token_bucket(quota)),
+        ("fixed", Limit::fixed_window(quota)),
+        ("anchored", Limit::anchored_window(quota)),
+        ("sliding", Limit::sliding_window(quota)),
+        ("log", Limit::sliding_log(quota)),
+    ]
+}
+
+fn limiters(store: &RedisStore, limit: u64) -> Vec<RedisLimiter> {
+    all(limit)
+        .into_iter()
+        .map(|(name, limit)| store.limiter(name, limit).unwrap())
+        .collect()
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn check_peek_refund_and_reset() {
+    let server = Server::start();
+    let store = server.store().await;
+    for limiter in limiters(&store, 5) {
+        let peeked = limiter.peek("a").await.unwrap().result().unwrap();
+        assert_eq!((peeked.limit(), peeked.remaining()), (5, 4), "{limiter:?}");
+        let taken = limiter.check_n("a", 3).await.unwrap();
+        assert_eq!(taken.result().unwrap().remaining(), 2);
+        // By the server's clock: the same machine's, here.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let apart = now.unwrap().abs_diff(taken.server_time().since_epoch());
+        assert!(apart < PATIENCE, "{apart:?}");
+
+        let denied = limiter.check_n("a", 3).await.unwrap().result().unwrap_err();
+        assert_eq!((denied.reason(), denied.remaining()), (Reason::Limited, 2));
+        assert!(denied.retry_after().unwrap() > Duration::ZERO);
+        let never = limiter.check_n("a", 6).await.unwrap().result().unwrap_err();
+        assert_eq!(
+            (never.reason(), never.retry_after()),
+            (Reason::TooCostly, None)
+        );
+        let zero = limiter.check_n("a", 0).await.unwrap().result().unwrap();
+        assert_eq!(zero.remaining(), 2);
+        let huge = limiter.check_n("a", u64::MAX).await.unwrap();
+        assert!(!huge.is_allowed());
+
+        assert!(limiter.refund("a", taken.taken_at(), 2).await.unwrap());
+        assert_eq!(
+            limiter
+                .peek_n("a", 0)
+                .await
+                .unwrap()
+                .result()
+                .unwrap()
+                .remaining(),
+            4
+        );
+        // Not more than was taken.
+        assert!(limiter.refund("a", taken.taken_at(), 100).await.unwrap());
+        assert!(!limiter.refund("a", taken.taken_at(), 1).await.unwrap());
+        assert_eq!(
+            limiter
+                .peek_n("a", 0)
+                .await
+                .unwrap()
+                .result()
+                .unwrap()
+                .remaining(),
+            5
+        );
+
+        assert!(limiter.check_n("a", 5).await.unwrap().is_allowed());
+        assert!(limiter.check("b").await.unwrap().is_allowed());
+        assert!(!limiter.check("a").await.unwrap().is_allowed());
+        limiter.reset("a").await.unwrap();
+        assert!(limiter.check("a").await.unwrap().is_allowed());
+        assert_eq!(
+            limiter
+                .peek_n("b", 0)
+                .await
+                .unwrap()
+                .result()
+                .unwrap()
+                .remaining(),
+            4
+        );
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn several_limits_all_or_nothing() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limiters = limiters(&store, 5);
+    let tight = store
+        .limiter(
+            "tight",
+            Limit::fixed_window(Quota::new(2, 1_000 * HOUR).unwrap()),
+        )
+        .unwrap();
+    let mut requests: Vec<Request<'_>> = limiters
+        .iter()
+        .map(|limiter| Request::new(limiter, "a"))
+        .collect();
+    requests.push(Request::new(&tight, "other"));
+    for left in [1, 0] {
+        let decisions = store.check_all(&requests).await.unwrap();
+        assert!(decisions.iter().all(|it| it.is_allowed()));
+        assert_eq!(decisions[5].result().unwrap().remaining(), left);
+    }
+    for _ in 0..3 {
+        let decisions = store.check_all(&requests).await.unwrap();
+        assert!(!decisions[5].is_allowed());
+        for decision in &decisions[..5] {
+            // As they stand: nothing was counted.
+            assert_eq!(decision.result().unwrap().remaining(), 3);
+        }
+    }
+    let peeked = store.peek_all(&requests[..5]).await.unwrap();
+    assert!(
+        peeked
+            .iter()
+            .all(|it| it.result().unwrap().remaining() == 2)
+    );
+
+    assert_eq!(store.check_all(&[]).await.unwrap(), []);
+    let twice = [requests[0], requests[0].with_cost(2)];
+    assert_eq!(
+        store.check_all(&twice).await.unwrap_err().kind(),
+        ErrorKind::SameKey
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn batches_decide_one_after_the_other() {
+    let server = Server::start();
+    let store = server.store().await;
+    for limiter in limiters(&store, 3) {
+        let keys = (0..1_000).map(|number| (format!("{}", number / 5), 1));
+        let decisions = limiter.check_many(keys).await;
+        assert_eq!(decisions.len(), 1_000);
+        for (place, decision) in decisions.into_iter().enumerate() {
+            // Three of the five of each key.
+            assert_eq!(
+                decision.unwrap().is_allowed(),
+                place % 5 < 3,
+                "{limiter:?} {place}"
+            );
+        }
+        assert!(
+            limiter
+                .check_many(Vec::<(&str, u64)>::new())
+                .await
+                .is_empty()
+        );
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn idle_keys_are_gone_and_used_ones_stay() {
+    let server = Server::start();
+    let store = server.store().await;
+    let quota = Quota::new(2, Duration::from_millis(300)).unwrap();
+    let limits = [
+        ("bucket", Limit::token_bucket(quota)),
+        ("fixed", Limit::fixed_window(quota)),
+        ("anchored", Limit::anchored_window(quota)),
+        ("sliding", Limit::sliding_window(quota)),
+        ("log", Limit::sliding_log(quota)),
+    ];
+    for (name, limit) in limits {
+        let limiter = store.limiter(name, limit).unwrap();
+        for key in 0..10 {
+            assert!(limiter.check(key.to_string()).await.unwrap().is_allowed());
+        }
+    }
+    // One more, and the name of the server.
+    assert!(
+        store
+            .limiter("log", all(5)[4].1)
+            .unwrap()
+            .check("used")
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    let begun = std::time::Instant::now();
+    // Nobody asks for them: the server drops what has expired by itself, some time later.
+    while server.command::<u64>(&["DBSIZE"]) > 2 {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let used = store.limiter("log", all(5)[4].1).unwrap();
+    assert_eq!(
+        used.peek_n("used", 0)
+            .await
+            .unwrap()
+            .result()
+            .unwrap()
+            .remaining(),
+        4
+    );
+}
+
+/// The expiry is never before a key is idle: with time from elsewhere, it is a day later.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn a_slower_clock_loses_nothing() {
+    let server = Server::start();
+    let store = server.store().await;
+    let quota = Quota::new(1, Duration::from_millis(1)).unwrap();
+    let now = Timestamp::from_secs(1_800_000_000);
+    for (name, limit) in [
+        ("bucket", Limit::token_bucket(quota)),
+        ("anchored", Limit::anchored_window(quota)),
+        ("log", Limit::sliding_log(quota)),
+    ] {
+        let limiter = store.limiter(name, limit).unwrap();
+        assert!(limiter.check_at("a", 1, now).await.unwrap().is_allowed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(
+            !limiter.check_at("a", 1, now).await.unwrap().is_allowed(),
+            "{name}"
+        );
+    }
+}
+
+/// What was used stays used, in permits.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn limits_change_while_they_are_used() {
+    let server = Server::start();
+    let store = server.store().await;
+    let now = Timestamp::from_secs(1_800_000_000);
+    let per = |limit, secs| Quota::new(limit, Duration::from_secs(secs)).unwrap();
+    let ways: [fn(Quota) -> Limit; 5] = [
+        Limit::token_bucket,
+        Limit::fixed_window,
+        Limit::anchored_window,
+        Limit::sliding_window,
+        Limit::sliding_log,
+    ];
+    for (place, way) in ways.into_iter().enumerate() {
+        let left = async |quota: Quota, cost: u64| {
+            let limiter = store.limiter("changing", way(quota)).unwrap();
+            let decision = limiter
+                .check_at(place.to_string(), cost, now)
+                .await
+                .unwrap();
+            decision.result().map(|it| it.remaining())
+        };
+        // 5 of 5; raised to 10, 5 are left; lowered to 3, none.
+        assert_eq!(left(per(5, 60), 5).await.unwrap(), 0);
+        assert_eq!(left(per(10, 60), 0).await.unwrap(), 5, "way {place}");
+        assert_eq!(left(per(3, 60), 0).await.unwrap(), 0, "way {place}");
+        assert!(left(per(3, 60), 1).await.is_err());
+        // Two more under a larger limit, of another period.
+        assert_eq!(left(per(10, 7), 2).await.unwrap(), 3, "way {place}");
+        assert_eq!(left(per(10, 60), 0).await.unwrap(), 3, "way {place}");
+    }
+    // Nobody waits out an old rate.
+    let slow = store
+        .limiter("rate", Limit::token_bucket(per(10, 20)))
+        .unwrap();
+    assert!(slow.check_at("a", 10, now).await.unwrap().is_allowed());
+    let fast = store
+        .limiter("rate", Limit::token_bucket(per(1_000, 20)))
+        .unwrap();
+    assert_eq!(
+        fast.peek_at("a", 1, now)
+            .await
+            .unwrap()
+            .result()
+            .unwrap()
+            .remaining(),
+        989
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn keys_of_all_kinds() {
+    let server = Server::start();
+    let store = server.store().await;
+    let long = vec![b'x'; 64 << 10];
+    let mut longer = long.clone();
+    longer.push(b'x');
+    let keys: [&[u8]; 9] = [
+        b"",
+        b"\0",
+        b"}",
+        b"{",
+        b"a b\r\n",
+        b"\xff\xfe",
+        "\u{1f980}".as_bytes(),
+        &long,
+        &longer,
+    ];
+    for limiter in limiters(&store, 2) {
+        for key in keys {
+            for is_allowed in [true, true, false] {
+                assert_eq!(limiter.check(key).await.unwrap().is_allowed(), is_allowed);
+            }
+        }
+    }
+    // Nobody fills the server with long keys.
+    let largest = server.command::<Vec<Vec<u8>>>(&["KEYS", "*"]);
+    assert!(largest.iter().all(|key| key.len() < 128));
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn names_prefixes_and_limits_that_cannot_be() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limit = all(5)[0].1;
+    for name in ["", "a b", "a:b", "a{b", &"x".repeat(65)] {
+        assert!(store.limiter(name, limit).is_err(), "{name:?}");
+        assert!(server.builder().prefix(name).is_err());
+    }
+    assert!(store.limiter("a", limit.with_burst(0)).is_err());
+    let other = server.builder().prefix("other").unwrap().deadline(PATIENCE);
+    let other = other.connect().await.unwrap();
+    let (one, two) = (
+        store.limiter("a", limit).unwrap(),
+        other.limiter("a", limit).unwrap(),
+    );
+    assert!(one.check_n("k", 5).await.unwrap().is_allowed());
+    assert!(two.check_n("k", 5).await.unwrap().is_allowed());
+    assert!(!two.check_n("k", 1).await.unwrap().is_allowed());
+}
+
+/// A key that is not ours is an error, and stays as it is.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn what_somebody_else_has_put_there() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limiter = store.limiter("a", all(5)[0].1).unwrap();
+    let _: () = server.command(&["SET", "tidegate:a:b:{k}", "hello"]);
+    assert_eq!(
+        limiter.check("k").await.unwrap_err().kind(),
+        ErrorKind::Server
+    );
+    assert_eq!(
+        server.command::<String>(&["GET", "tidegate:a:b:{k}"]),
+        "hello"
+    );
+    let _: u64 = server.command(&["RPUSH", "tidegate:a:b:{l}", "1"]);
+    assert_eq!(
+        limiter.check("l").await.unwrap_err().kind(),
+        ErrorKind::Server
+    );
+    limiter.reset("k").await.unwrap();
+    assert!(limiter.check("k").await.unwrap().is_allowed());
+    assert!(store.stats().is_up);
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn remembered_refusals_cost_no_round_trip() {
+    let server = Server::start();
+    let store = server.store().await;
+    for (name, limit) in all(5) {
+        let limiter = store.limiter(name, limit).unwrap().remembering(1_000, HOUR);
+        assert!(limiter.check_n("a", 5).await.unwrap().is_allowed());
+        let first = limiter.check("a").await.unwrap().result().unwrap_err();
+        let before = store.stats();
+        for _ in 0..1_000 {
+            let denied = limiter.check("a").await.unwrap().result().unwrap_err();
+            assert_eq!((denied.limit(), denied.remaining()), (5, 0));
+            // Told in time, and no later than by the server.
+            let (told, at_first) = (denied.retry_after().unwrap(), first.retry_after().unwrap());
+            assert!(told <= at_first && told + PATIENCE > at_first);
+        }
+        let after = store.stats();
+        assert_eq!(after.refused, before.refused);
+        assert_eq!(after.refused_locally - before.refused_locally, 1_000);
+        // Another key, and another cost, are asked for.
+        assert!(limiter.check("b").await.unwrap().is_allowed());
+        assert!(limiter.check_n("a", 0).await.unwrap().is_allowed());
+        // What comes back by this limiter is noticed at once.
+        limiter.reset("a").await.unwrap();
+        assert!(limiter.check("a").await.unwrap().is_allowed());
+        // In batches too.
+        assert!(limiter.check_n("a", 4).await.unwrap().is_allowed());
+        let twice = [("a", 1), ("b", 1), ("a", 1)];
+        let before = store.stats().refused_locally;
+        for repeated in [0, 2] {
+            let decisions = limiter.check_many(twice).await;
+            let decisions: Vec<bool> = decisions
+                .into_iter()
+                .map(|it| it.unwrap().is_allowed())
+                .collect();
+            assert_eq!(decisions, [false, true, false]);
+            assert_eq!(store.stats().refused_locally - before, repeated);
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn a_remembered_refusal_ends_in_time() {
+    let server = Server::start();
+    let store = server.store().await;
+    let quota = Quota::new(1, Duration::from_millis(40)).unwrap();
+    let limiter = store.limiter("a", Limit::token_bucket(quota)).unwrap();
+    let limiter = limiter.remembering(16, HOUR);
+    for _ in 0..10 {
+        let decision = limiter.check("a").await.unwrap();
+        if let Err(denied) = decision.result() {
+            tokio::time::sleep(denied.retry_after().unwrap()).await;
+            assert!(limiter.check("a").await.unwrap().is_allowed());
+        }
+    }
+    assert!(store.stats().refused > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn leases_spend_exactly_the_limit_and_give_the_rest_back() {
+    let server = Server::start();
+    let store = server.store().await;
+    for (name, limit) in all(10_000) {
+        let limiter = store.limiter(name, limit).unwrap();
+        let asked = || server.command::<String>(&["INFO", "commandstats"]);
+        let scripts = |stats: &str| -> u64 {
+            let line = stats.lines().find(|it| it.starts_with("cmdstat_evalsha"));
+            let calls = line.and_then(|it| it.split(['=', ',']).nth(1));
+            calls.map_or(0, |calls| calls.parse().unwrap())
+        };
+        let before = scripts(&asked());
+        // Two machines, and many tasks on each.
+        let leases = [limiter.lease("a", 1..=256), limiter.lease("a", 1..=256)];
+        let tasks: Vec<_> = (0..60)
+            .map(|task| {
+                let lease = leases[task % 2].clone();
+                tokio::spawn(async move {
+                    let mut passed = 0;
+                    for _ in 0..200 {
+                        passed += u64::from(lease.check().await.unwrap().is_ok());
+                    }
+                    passed
+                })
+            })
+            .collect();
+        let mut passed = 0;
+        for task in tasks {
+            passed += task.await.unwrap();
+        }
+        // 12,000 were asked for. What the other holds when one is refused may lie idle.
+        assert!(passed <= 10_000, "{name}");
+        let held: u64 = leases.iter().map(|lease| lease.held()).sum();
+        let left = limiter
+            .peek_n("a", 0)
+            .await
+            .unwrap()
+            .result()
+            .unwrap()
+            .remaining();
+        assert_eq!(passed + held + left, 10_000, "{name}");
+        assert!(passed > 9_000, "{name}: {passed}");
+        let asked = scripts(&asked()) - before;
+        assert!(asked < 1_500, "{name}: {asked} scripts");
+
+        // What is not spent is back when the leases are gone.
+        drop(leases);
+        let begun = std::time::Instant::now();
+        loop {
+            let left = limiter
+                .peek_n("a", 0)
+                .await
+                .unwrap()
+                .result()
+                .unwrap()
+                .remaining();
+            if passed + left == 10_000 {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{name}: {passed} and {left}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(store.stats().refunds_lost, 0);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn leases_give_back_what_nobody_spends() {
+    let server = Server::start();
+    let store = server.store().await;
+    for (name, limit) in all(1_000) {
+        let limiter = store.limiter(name, limit).unwrap();
+        let state = tidegate::LeaseState::new(64..=64);
+        let lease = limiter.lease_with("a", state, Duration::from_millis(50));
+        // The first batch may be no more than the cost; then a quarter of what is left is a batch.
+        let mut spent = 0;
+        while lease.held() == 0 {
+            assert!(lease.check().await.unwrap().is_ok());
+            spent += 1;
+        }
+        let begun = std::time::Instant::now();
+        loop {
+            let left = limiter
+                .peek_n("a", 0)
+                .await
+                .unwrap()
+                .result()
+                .unwrap()
+                .remaining();
+            if left == 1_000 - spent {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{name}: {left}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // And on it goes.
+        assert!(lease.check().await.unwrap().is_ok());
+        lease.give_back().await.unwrap();
+        let left = limiter
+            .peek_n("a", 0)
+            .await
+            .unwrap()
+            .result()
+            .unwrap()
+            .remaining();
+        assert_eq!(left, 1_000 - spent - 1);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn a_lease_repeats_a_refusal() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limiter = store.limiter("a", all(3)[0].1).unwrap();
+    let lease = limiter.lease("k", 1..=64);
+    for _ in 0..3 {
+        assert!(lease.check().await.unwrap().is_ok());
+    }
+    let denied = lease.check().await.unwrap().unwrap_err();
+    let refused = store.stats().refused;
+    for _ in 0..100 {
+        let again = lease.check().await.unwrap().unwrap_err();
+        assert!(again.retry_after() <= denied.retry_after());
+    }
+    assert_eq!(store.stats().refused, refused);
+    assert_eq!(store.stats().refused_locally, 100);
+    let never = lease.check_n(4).await.unwrap().unwrap_err();
+    assert_eq!(never.reason(), Reason::TooCostly);
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn refunds_that_nobody_waits_for() {
+    let server = Server::start();
+    let store = server.store().await;
+    for limiter in limiters(&store, 500) {
+        let mut taken = Vec::new();
+        for _ in 0..300 {
+            taken.push(limiter.check("a").await.unwrap().taken_at());
+        }
+        for at in taken {
+            limiter.refund_later("a", at, 1);
+        }
+        let begun = std::time::Instant::now();
+        while limiter
+            .peek_n("a", 0)
+            .await
+            .unwrap()
+            .result()
+            .unwrap()
+            .remaining()
+            < 500
+        {
+            assert!(begun.elapsed() < PATIENCE, "{limiter:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert_eq!(store.stats().refunds_lost, 0);
+}
