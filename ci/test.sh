@@ -15,7 +15,7 @@ step() {
 need_component rustfmt fmt
 need_component clippy clippy
 
-features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time,tidegate-tower/axum,tidegate-tower/config,tidegate-tower/tracing,tidegate-tower/metrics
+features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time,tidegate-tower/axum,tidegate-tower/config,tidegate-tower/tracing,tidegate-tower/metrics,tidegate-redis/cluster,tidegate-redis/tower
 
 step "format" cargo fmt --all --check
 for workspace in fuzz firmware ci/bare ci/grpc ci/http ci/instructions benches/peers benches/tower examples/embedded; do
@@ -35,6 +35,7 @@ step "instructions per decision" ci/instructions.sh
 step "headers beside express-rate-limit" ci/http.sh
 step "server with real clients" ci/serve.sh
 step "gRPC with tonic" ci/grpc.sh
+step "limits on Redis" ci/redis.sh
 step "C" ci/c.sh
 step "examples for firmware" ci/examples.sh
 step "loom" ci/loom.sh

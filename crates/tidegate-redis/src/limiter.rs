@@ -223,8 +223,8 @@ impl RedisLimiter {
     /// May these requests pass now, each on its own? One script for up to 128 of them, one after the other; all are on
     /// their way at the same time.
     ///
-    /// The decisions are in the order of the requests. On a cluster, keys on different servers are asked for one by
-    /// one.
+    /// The decisions are in the order of the requests, and those of one key are made in that order. On a cluster there
+    /// is a script for each key.
     pub async fn check_many<K: AsRef<[u8]>>(
         &self,
         requests: impl IntoIterator<Item = (K, u64)>,
@@ -235,14 +235,24 @@ impl RedisLimiter {
             .into_iter()
             .map(|(key, cost)| (self.key(key.as_ref()), cost))
             .collect();
-        let together = if self.store.link.is_cluster() && self.shared.tag.is_none() {
-            1
-        } else {
-            TOGETHER
-        };
-        let groups = keys.chunks(together).map(|group| self.check_group(group));
+        if !self.store.link.is_cluster() || self.shared.tag.is_some() {
+            let groups = keys.chunks(TOGETHER).map(|group| self.check_group(group));
+            let decisions = futures_util::future::join_all(groups).await;
+            return decisions.into_iter().flatten().collect();
+        }
+        // One key's requests lie on one server, and stay in order.
+        let mut places: Vec<usize> = (0..keys.len()).collect();
+        places.sort_by(|one, other| keys[*one].0.cmp(&keys[*other].0));
+        let sorted: Vec<(Vec<u8>, u64)> = places.iter().map(|it| keys[*it].clone()).collect();
+        let groups = sorted.chunk_by(|one, other| one.0 == other.0);
+        let groups = groups.map(|group| self.check_group(group));
         let decisions = futures_util::future::join_all(groups).await;
-        decisions.into_iter().flatten().collect()
+        let mut placed: Vec<_> = places
+            .into_iter()
+            .zip(decisions.into_iter().flatten())
+            .collect();
+        placed.sort_by_key(|(place, _)| *place);
+        placed.into_iter().map(|(_, decision)| decision).collect()
     }
 
     async fn check_group(&self, keys: &[(Vec<u8>, u64)]) -> Vec<Result<Decision, Error>> {

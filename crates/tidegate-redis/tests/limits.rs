@@ -4,7 +4,7 @@ mod common;
 
 use core::time::Duration;
 
-use common::{PATIENCE, Server};
+use common::{Host, PATIENCE};
 use tidegate::{Quota, Reason, Timestamp};
 use tidegate_redis::{ErrorKind, Limit, RedisLimiter, RedisStore, Request};
 
@@ -32,7 +32,7 @@ fn limiters(store: &RedisStore, limit: u64) -> Vec<RedisLimiter> {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn check_peek_refund_and_reset() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     for limiter in limiters(&store, 5) {
         let peeked = limiter.peek("a").await.unwrap().result().unwrap();
@@ -103,15 +103,18 @@ async fn check_peek_refund_and_reset() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn several_limits_all_or_nothing() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let limiters = limiters(&store, 5);
+    // On a cluster, different keys lie on different servers, unless they are told not to.
+    let limiters: Vec<RedisLimiter> = limiters.into_iter().map(|it| it.with_tag("us")).collect();
     let tight = store
         .limiter(
             "tight",
             Limit::fixed_window(Quota::new(2, 1_000 * HOUR).unwrap()),
         )
-        .unwrap();
+        .unwrap()
+        .with_tag("us");
     let mut requests: Vec<Request<'_>> = limiters
         .iter()
         .map(|limiter| Request::new(limiter, "a"))
@@ -138,6 +141,21 @@ async fn several_limits_all_or_nothing() {
     );
 
     assert_eq!(store.check_all(&[]).await.unwrap(), []);
+    // One key of several limiters lies on one server.
+    let (one, two) = (&self::limiters(&store, 5)[0], &self::limiters(&store, 5)[1]);
+    for key in ["a", "b", "c", "", "}"] {
+        let both = [Request::new(one, key), Request::new(two, key)];
+        let decisions = store.check_all(&both).await.unwrap();
+        assert!(decisions.iter().all(|it| it.is_allowed()));
+    }
+    if server.is_cluster() {
+        let keys: Vec<String> = (0..20).map(|key| key.to_string()).collect();
+        let apart: Vec<Request<'_>> = keys.iter().map(|key| Request::new(one, key)).collect();
+        assert_eq!(
+            store.check_all(&apart).await.unwrap_err().kind(),
+            ErrorKind::CrossSlot
+        );
+    }
     let twice = [requests[0], requests[0].with_cost(2)];
     assert_eq!(
         store.check_all(&twice).await.unwrap_err().kind(),
@@ -148,7 +166,7 @@ async fn several_limits_all_or_nothing() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn batches_decide_one_after_the_other() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     for limiter in limiters(&store, 3) {
         let keys = (0..1_000).map(|number| (format!("{}", number / 5), 1));
@@ -174,7 +192,7 @@ async fn batches_decide_one_after_the_other() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn idle_keys_are_gone_and_used_ones_stay() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let quota = Quota::new(2, Duration::from_millis(300)).unwrap();
     let limits = [
@@ -202,7 +220,7 @@ async fn idle_keys_are_gone_and_used_ones_stay() {
     );
     let begun = std::time::Instant::now();
     // Nobody asks for them: the server drops what has expired by itself, some time later.
-    while server.command::<u64>(&["DBSIZE"]) > 2 {
+    while server.each::<u64>(&["DBSIZE"]).iter().sum::<u64>() > 2 {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -222,7 +240,7 @@ async fn idle_keys_are_gone_and_used_ones_stay() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn a_slower_clock_loses_nothing() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let quota = Quota::new(1, Duration::from_millis(1)).unwrap();
     let now = Timestamp::from_secs(1_800_000_000);
@@ -245,7 +263,7 @@ async fn a_slower_clock_loses_nothing() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn limits_change_while_they_are_used() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let now = Timestamp::from_secs(1_800_000_000);
     let per = |limit, secs| Quota::new(limit, Duration::from_secs(secs)).unwrap();
@@ -296,7 +314,7 @@ async fn limits_change_while_they_are_used() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn keys_of_all_kinds() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let long = vec![b'x'; 64 << 10];
     let mut longer = long.clone();
@@ -320,14 +338,14 @@ async fn keys_of_all_kinds() {
         }
     }
     // Nobody fills the server with long keys.
-    let largest = server.command::<Vec<Vec<u8>>>(&["KEYS", "*"]);
-    assert!(largest.iter().all(|key| key.len() < 128));
+    let all = server.each::<Vec<Vec<u8>>>(&["KEYS", "*"]).concat();
+    assert!(all.iter().all(|key| key.len() < 128));
 }
 
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn names_prefixes_and_limits_that_cannot_be() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let limit = all(5)[0].1;
     for name in ["", "a b", "a:b", "a{b", &"x".repeat(65)] {
@@ -350,7 +368,7 @@ async fn names_prefixes_and_limits_that_cannot_be() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn what_somebody_else_has_put_there() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let limiter = store.limiter("a", all(5)[0].1).unwrap();
     let _: () = server.command(&["SET", "tidegate:a:b:{k}", "hello"]);
@@ -375,7 +393,7 @@ async fn what_somebody_else_has_put_there() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn remembered_refusals_cost_no_round_trip() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     for (name, limit) in all(5) {
         let limiter = store.limiter(name, limit).unwrap().remembering(1_000, HOUR);
@@ -417,7 +435,7 @@ async fn remembered_refusals_cost_no_round_trip() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn a_remembered_refusal_ends_in_time() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let quota = Quota::new(1, Duration::from_millis(40)).unwrap();
     let limiter = store.limiter("a", Limit::token_bucket(quota)).unwrap();
@@ -435,17 +453,19 @@ async fn a_remembered_refusal_ends_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn leases_spend_exactly_the_limit_and_give_the_rest_back() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     for (name, limit) in all(10_000) {
         let limiter = store.limiter(name, limit).unwrap();
-        let asked = || server.command::<String>(&["INFO", "commandstats"]);
-        let scripts = |stats: &str| -> u64 {
-            let line = stats.lines().find(|it| it.starts_with("cmdstat_evalsha"));
-            let calls = line.and_then(|it| it.split(['=', ',']).nth(1));
-            calls.map_or(0, |calls| calls.parse().unwrap())
+        let scripts = || -> u64 {
+            let stats = server.each::<String>(&["INFO", "commandstats"]).concat();
+            let lines = stats
+                .lines()
+                .filter(|it| it.starts_with("cmdstat_evalsha:"));
+            let calls = lines.filter_map(|it| it.split(['=', ',']).nth(1));
+            calls.map(|calls| calls.parse::<u64>().unwrap()).sum()
         };
-        let before = scripts(&asked());
+        let before = scripts();
         // Two machines, and many tasks on each.
         let leases = [limiter.lease("a", 1..=256), limiter.lease("a", 1..=256)];
         let tasks: Vec<_> = (0..60)
@@ -476,7 +496,7 @@ async fn leases_spend_exactly_the_limit_and_give_the_rest_back() {
             .remaining();
         assert_eq!(passed + held + left, 10_000, "{name}");
         assert!(passed > 9_000, "{name}: {passed}");
-        let asked = scripts(&asked()) - before;
+        let asked = scripts() - before;
         assert!(asked < 1_500, "{name}: {asked} scripts");
 
         // What is not spent is back when the leases are gone.
@@ -503,7 +523,7 @@ async fn leases_spend_exactly_the_limit_and_give_the_rest_back() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn leases_give_back_what_nobody_spends() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     for (name, limit) in all(1_000) {
         let limiter = store.limiter(name, limit).unwrap();
@@ -547,7 +567,7 @@ async fn leases_give_back_what_nobody_spends() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn a_lease_repeats_a_refusal() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     let limiter = store.limiter("a", all(3)[0].1).unwrap();
     let lease = limiter.lease("k", 1..=64);
@@ -569,7 +589,7 @@ async fn a_lease_repeats_a_refusal() {
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn refunds_that_nobody_waits_for() {
-    let server = Server::start();
+    let server = Host::start();
     let store = server.store().await;
     for limiter in limiters(&store, 500) {
         let mut taken = Vec::new();

@@ -6,7 +6,7 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use common::Server;
+use common::Host;
 use proptest::prelude::*;
 use tidegate::{
     Allowed, Denied, FixedWindow, Limiter, OwnedStrategy, Quota, Reason, SlidingWindow,
@@ -288,7 +288,7 @@ async fn run(store: &RedisStore, sequence: &Sequence) -> Result<(), TestCaseErro
 }
 
 fn all_are_answered_alike(is_late: bool) {
-    let server = Server::start();
+    let server = Host::start();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -19,6 +19,98 @@ use tidegate_redis::{Builder, RedisStore};
 /// How long anything may take that has to happen on its own.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Where the suite runs: one server, or, if `REDIS_CLUSTER` is set, a cluster of three.
+pub struct Host {
+    pub nodes: Vec<Server>,
+}
+
+impl Host {
+    pub fn start() -> Self {
+        if std::env::var_os("REDIS_CLUSTER").is_some() {
+            return Self::cluster();
+        }
+        Self {
+            nodes: vec![Server::start()],
+        }
+    }
+
+    pub fn cluster() -> Self {
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let options = [&options[..], &["--cluster-require-full-coverage", "no"]].concat();
+        let nodes: Vec<Server> = (0..3).map(|_| Server::start_with(&options)).collect();
+        let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+        let created = Command::new("redis-cli")
+            .args(["--cluster", "create"])
+            .args(addresses)
+            .arg("--cluster-yes")
+            .output()
+            .expect("redis-cli must be installed: ci/redis.sh does that");
+        assert!(created.status.success(), "{created:?}");
+        let host = Self { nodes };
+        host.wait_until_whole();
+        host
+    }
+
+    pub fn is_cluster(&self) -> bool {
+        self.nodes.len() > 1
+    }
+
+    /// Until every node knows that all of them are there.
+    pub fn wait_until_whole(&self) {
+        let begun = Instant::now();
+        loop {
+            let is_whole = |node: &Server| {
+                let info = node.command::<String>(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+            };
+            if self.nodes.iter().all(is_whole) {
+                return;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "the cluster does not come together"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn builder(&self) -> Builder {
+        #[cfg(feature = "cluster")]
+        if self.is_cluster() {
+            let urls: Vec<String> = self.nodes.iter().map(Server::url).collect();
+            return RedisStore::cluster(urls.iter().map(|it| &**it)).unwrap();
+        }
+        assert!(!self.is_cluster(), "clusters need the feature `cluster`");
+        self.nodes[0].builder()
+    }
+
+    /// A store that has all the time in the world, for tests that are not about deadlines.
+    pub async fn store(&self) -> RedisStore {
+        self.builder().deadline(PATIENCE).connect().await.unwrap()
+    }
+
+    /// Runs a command on every node.
+    pub fn each<T: redis::FromRedisValue>(&self, words: &[&str]) -> Vec<T> {
+        self.nodes.iter().map(|node| node.command(words)).collect()
+    }
+
+    /// Runs a command on the node that has its key.
+    pub fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(*word);
+        }
+        #[cfg(feature = "cluster")]
+        if self.is_cluster() {
+            let client = redis::cluster::ClusterClient::new(vec![self.nodes[0].url()]).unwrap();
+            return command
+                .query(&mut client.get_connection().unwrap())
+                .unwrap();
+        }
+        self.nodes[0].command(words)
+    }
+}
+
 pub struct Server {
     child: Option<Child>,
     port: u16,
@@ -46,6 +138,17 @@ impl Server {
             }
         }
         panic!("redis-server does not start");
+    }
+
+    pub fn start_on(port: u16) -> Self {
+        let mut server = Self {
+            child: None,
+            port,
+            folder: tempfile::tempdir().unwrap(),
+            arguments: Vec::new(),
+        };
+        assert!(server.try_run(), "redis-server does not start");
+        server
     }
 
     fn try_run(&mut self) -> bool {
