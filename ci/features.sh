@@ -20,3 +20,19 @@ done
 # The program without its server and its client.
 printf -- '- tidegate-cli with features: none\n'
 cargo check --quiet -p tidegate-cli --no-default-features --all-targets
+
+# The other crates that have any.
+while read -r package features; do
+    printf -- '- %s, features: %s\n' "$package" "${features:-none}"
+    cargo check --quiet -p "$package" --lib --no-default-features --features "$features"
+done <<'END'
+tidegate-tower
+tidegate-tower axum
+tidegate-tower config
+tidegate-tower tracing
+tidegate-tower metrics
+tidegate-redis
+tidegate-redis cluster
+tidegate-redis tls
+tidegate-redis tower
+END

@@ -27,6 +27,8 @@ step "tests, release" cargo test --workspace --features $features --release
 step "processes that share keys" cargo run --quiet --release --example sharding --features std
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
     cargo doc --no-deps --features std,serde,defmt,heapless,fugit,embassy-time,portable-atomic
+step "documentation of the other crates" env RUSTDOCFLAGS="-D warnings" \
+    cargo doc --no-deps --workspace --exclude tidegate --features $features
 step "features" ci/features.sh
 step "targets without an operating system" ci/no_std.sh
 step "firmware in QEMU" ci/firmware.sh

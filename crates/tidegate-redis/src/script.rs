@@ -46,10 +46,39 @@ impl Commit {
     }
 }
 
+/// A script defines no more than it needs: the server runs its definitions each time.
 pub(crate) struct Scripts {
-    pub(crate) decide: Text,
-    pub(crate) refund: Text,
+    /// For requests that are all counted in one way.
+    decide: [Text; WAYS.len()],
+    decide_mixed: Text,
+    refund: Text,
 }
+
+/// How the state of one way of counting is kept, decided on, and given back to.
+struct Way {
+    kinds: &'static [char],
+    keep: &'static str,
+    decide: &'static str,
+    refund: &'static str,
+}
+
+macro_rules! way {
+    ($kinds:expr, $name:literal) => {
+        Way {
+            kinds: &$kinds,
+            keep: include_str!(concat!("script/keep/", $name, ".lua")),
+            decide: include_str!(concat!("script/decide/", $name, ".lua")),
+            refund: include_str!(concat!("script/refund/", $name, ".lua")),
+        }
+    };
+}
+
+const WAYS: [Way; 4] = [
+    way!(['b'], "bucket"),
+    way!(['f', 'a'], "window"),
+    way!(['s'], "sliding"),
+    way!(['l'], "log"),
+];
 
 /// A script, and the name that the server knows it by.
 pub(crate) struct Text {
@@ -102,12 +131,35 @@ impl Text {
 
 impl Scripts {
     pub(crate) fn new() -> Self {
-        let rules = include_str!("script/rules.lua");
-        let with = |text: &str| Text::new([rules, text].concat());
+        let text = |ways: &[Way], part: fn(&Way) -> &'static str, end| {
+            let mut text = include_str!("script/prelude.lua").to_owned();
+            for way in ways {
+                text.push_str(way.keep);
+                text.push_str(part(way));
+            }
+            Text::new(text + end)
+        };
+        let decide = |ways: &[Way]| text(ways, |way| way.decide, include_str!("script/decide.lua"));
         Self {
-            decide: with(include_str!("script/decide.lua")),
-            refund: with(include_str!("script/refund.lua")),
+            decide: WAYS
+                .each_ref()
+                .map(|way| decide(core::slice::from_ref(way))),
+            decide_mixed: decide(&WAYS),
+            refund: text(&WAYS, |way| way.refund, include_str!("script/refund.lua")),
         }
+    }
+
+    /// The script that decides these.
+    pub(crate) fn decide(&self, asks: &[Ask<'_>]) -> &Text {
+        let of_all = WAYS
+            .iter()
+            .position(|way| asks.iter().all(|ask| way.kinds.contains(&ask.rule.kind)));
+        of_all.map_or(&self.decide_mixed, |way| &self.decide[way])
+    }
+
+    /// The script that gives back.
+    pub(crate) fn refund(&self) -> &Text {
+        &self.refund
     }
 }
 

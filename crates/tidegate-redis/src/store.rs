@@ -141,7 +141,7 @@ impl RedisStore {
         if asks.is_empty() {
             return Ok(Vec::new());
         }
-        let script = &self.link.scripts.decide;
+        let script = self.link.scripts.decide(asks);
         let reply = self
             .link
             .run(|in_full| script.command(in_full, when, commit, asks))
@@ -161,7 +161,7 @@ impl RedisStore {
     }
 
     pub(crate) async fn give_back(&self, when: When, asks: &[Ask<'_>]) -> Result<bool, Error> {
-        let script = &self.link.scripts.refund;
+        let script = self.link.scripts.refund();
         let reply = self
             .link
             .run(|in_full| script.command(in_full, when, Commit::All, asks))

@@ -4,7 +4,7 @@ mod common;
 
 use core::time::Duration;
 
-use common::{Host, PATIENCE};
+use common::{Host, PATIENCE, Server};
 use tidegate::{Quota, Reason, Timestamp};
 use tidegate_redis::{ErrorKind, Limit, RedisLimiter, RedisStore, Request};
 
@@ -614,4 +614,63 @@ async fn refunds_that_nobody_waits_for() {
         }
     }
     assert_eq!(store.stats().refunds_lost, 0);
+}
+
+/// The table in the documentation.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn memory_on_the_server_is_as_documented() {
+    let quota = Quota::new(100, HOUR).unwrap();
+    let limits = [
+        ('b', Limit::token_bucket(quota)),
+        ('f', Limit::fixed_window(quota)),
+        ('a', Limit::anchored_window(quota)),
+        ('s', Limit::sliding_window(quota)),
+        ('l', Limit::sliding_log(quota)),
+    ];
+    let mut measured = Vec::new();
+    for (kind, limit) in limits {
+        let server = Server::start();
+        let store = server.store().await;
+        let used = || -> u64 {
+            let info = server.command::<String>(&["INFO", "memory"]);
+            let line = info.lines().find_map(|it| it.strip_prefix("used_memory:"));
+            line.unwrap().parse().unwrap()
+        };
+        // Scripts and connections are there already.
+        let limiter = store.limiter("0123456789", limit).unwrap();
+        assert!(limiter.check("warm").await.unwrap().is_allowed());
+        let (keys, permits) = if kind == 'l' {
+            (2_000, 100)
+        } else {
+            (20_000, 1)
+        };
+        let before = used();
+        let requests =
+            (0..keys).flat_map(|key| (0..permits).map(move |_| (format!("{key:010}"), 1)));
+        for decision in limiter.check_many(requests).await {
+            assert!(decision.unwrap().is_allowed());
+        }
+        let bytes = (used() - before) / keys;
+        println!("{kind}: {bytes} bytes");
+        measured.push((kind, bytes));
+    }
+    for (kind, bytes) in measured {
+        let documented = include_str!("../src/lib.rs").lines().find_map(|line| {
+            let row = match kind {
+                'b' => "token bucket",
+                'f' | 'a' => "fixed window, aligned or anchored",
+                's' => "sliding window",
+                _ => "exact log of 100 permits in use",
+            };
+            let number = line.strip_prefix(&format!("//! | {row} | "))?;
+            number.trim_end_matches(" |").parse::<u64>().ok()
+        });
+        let documented = documented.expect("the table has a row for it");
+        // Versions of the server differ a little; a table that is off by a quarter would be a lie.
+        assert!(
+            bytes.abs_diff(documented) * 4 <= documented,
+            "{kind}: {bytes}, {documented}"
+        );
+    }
 }
