@@ -21,7 +21,8 @@ pub enum ErrorKind {
     Down,
     /// The connection failed. The server may have counted the request.
     Connection,
-    /// The server is up and cannot serve: it loads its data, has become a replica, or its cluster is not complete.
+    /// The server is up and cannot serve: it loads its data, has become a replica, is kept from writing, or its cluster
+    /// is not complete.
     NotReady,
     /// The server's memory is used up.
     OutOfMemory,
@@ -94,9 +95,12 @@ impl From<RedisError> for Error {
                 // From within a script, some of these arrive as the text of another error.
                 _ => in_script(error.detail()),
             },
-            _ if error.code() == Some("OOM") => ErrorKind::OutOfMemory,
-            _ if error.is_unrecoverable_error() => ErrorKind::Connection,
-            _ => in_script(error.detail()),
+            _ => match error.code() {
+                Some("OOM") => ErrorKind::OutOfMemory,
+                Some("BUSY" | "NOREPLICAS" | "MISCONF") => ErrorKind::NotReady,
+                _ if error.is_unrecoverable_error() => ErrorKind::Connection,
+                _ => in_script(error.detail()),
+            },
         };
         Self {
             kind,
@@ -112,9 +116,16 @@ fn in_script(detail: Option<&str>) -> ErrorKind {
             .split(|it: char| !it.is_ascii_uppercase())
             .any(|word| word == code)
     };
+    const NOT_READY: [&str; 5] = [
+        "READONLY",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "NOREPLICAS",
+        "MISCONF",
+    ];
     if says("OOM") {
         ErrorKind::OutOfMemory
-    } else if says("READONLY") || says("LOADING") || says("MASTERDOWN") || says("CLUSTERDOWN") {
+    } else if NOT_READY.into_iter().any(says) {
         ErrorKind::NotReady
     } else {
         ErrorKind::Server
@@ -142,3 +153,88 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the server says, as it says it.
+    fn kind(said: &str) -> ErrorKind {
+        let value = redis::parse_redis_value(format!("-{said}\r\n").as_bytes()).unwrap();
+        Error::from(value.extract_error().unwrap_err()).kind()
+    }
+
+    #[test]
+    fn what_servers_say() {
+        for (said, expected) in [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                ErrorKind::OutOfMemory,
+            ),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: 0123, on @user_script:20.",
+                ErrorKind::OutOfMemory,
+            ),
+            // Redis 6 and before.
+            (
+                "ERR Error running script (call to f_0123): @user_script:20: @user_script: 20: -OOM command not allowed",
+                ErrorKind::OutOfMemory,
+            ),
+            (
+                "LOADING Redis is loading the dataset in memory",
+                ErrorKind::NotReady,
+            ),
+            (
+                "READONLY You can't write against a read only replica.",
+                ErrorKind::NotReady,
+            ),
+            (
+                "ERR Error running script (call to f_0123): @user_script:20: -READONLY You can't write against a read \
+                 only replica.",
+                ErrorKind::NotReady,
+            ),
+            ("MASTERDOWN Link with MASTER is down", ErrorKind::NotReady),
+            ("CLUSTERDOWN The cluster is down", ErrorKind::NotReady),
+            ("CLUSTERDOWN Hash slot not served", ErrorKind::NotReady),
+            (
+                "TRYAGAIN Multiple keys request during rehashing of slot",
+                ErrorKind::NotReady,
+            ),
+            ("MOVED 3999 127.0.0.1:6381", ErrorKind::NotReady),
+            ("ASK 3999 127.0.0.1:6381", ErrorKind::NotReady),
+            ("BUSY Redis is busy running a script.", ErrorKind::NotReady),
+            (
+                "NOREPLICAS Not enough good replicas to write.",
+                ErrorKind::NotReady,
+            ),
+            (
+                "MISCONF Redis is configured to save RDB snapshots, but it's unable to",
+                ErrorKind::NotReady,
+            ),
+            (
+                "CROSSSLOT Keys in request don't hash to the same slot",
+                ErrorKind::CrossSlot,
+            ),
+            (
+                "NOPERM this user has no permissions to run the 'evalsha' command",
+                ErrorKind::Server,
+            ),
+            ("NOAUTH Authentication required.", ErrorKind::Server),
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+                ErrorKind::Server,
+            ),
+            ("ERR unknown command", ErrorKind::Server),
+            ("ERR a key that is called OOMPH", ErrorKind::Server),
+        ] {
+            assert_eq!(kind(said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn names_differ() {
+        let mut names = ErrorKind::ALL.map(ErrorKind::as_str);
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

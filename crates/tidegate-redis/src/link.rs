@@ -3,7 +3,7 @@
 //! There is no state "half open": a request never finds out whether a server is back. It is down, and costs a load of
 //! a pointer, until a task that runs beside the requests has reached it, and seen it write.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
@@ -11,6 +11,7 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, RedisError, Value};
+use tidegate::Clock;
 use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind};
@@ -67,6 +68,9 @@ pub(crate) struct Link {
     connecting: AtomicBool,
     /// Missed deadlines since the last answer.
     missed: AtomicU32,
+    /// When the first of these was, in nanoseconds of the clock.
+    missed_since: AtomicU64,
+    clock: Clock,
     /// Connections in a row that did not last.
     flaps: AtomicU32,
     /// What this server was called when it was last seen.
@@ -89,6 +93,8 @@ impl Link {
             up: ArcSwapOption::empty(),
             connecting: AtomicBool::new(false),
             missed: AtomicU32::new(0),
+            missed_since: AtomicU64::new(0),
+            clock: Clock::new(),
             flaps: AtomicU32::new(0),
             marker: Mutex::new(None),
             refunds: Queue::default(),
@@ -148,17 +154,35 @@ impl Link {
             Ok(Err(error)) => {
                 let error = Error::from(error);
                 if matches!(error.kind(), ErrorKind::Connection | ErrorKind::NotReady) {
-                    self.lose(&up);
+                    if self.is_cluster() {
+                        self.miss(&up);
+                    } else {
+                        self.lose(&up);
+                    }
                 }
                 Err(error)
             }
             Err(_) => {
-                let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
-                if missed >= self.options.patience {
-                    self.lose(&up);
-                }
+                self.miss(&up);
                 Err(Error::new(ErrorKind::Deadline))
             }
+        }
+    }
+
+    /// No answer, which may not mean that there never is one.
+    fn miss(self: &Arc<Self>, up: &Arc<Up>) {
+        let now = self.clock.now().as_nanos();
+        let missed = self.missed.fetch_add(1, Ordering::Relaxed) + 1;
+        if missed == 1 {
+            self.missed_since.store(now, Ordering::Relaxed);
+        }
+        if missed < self.options.patience {
+            return;
+        }
+        // One dead node of a cluster is no reason to give up the others, whose answers would have been here by now.
+        let since = now.saturating_sub(self.missed_since.load(Ordering::Relaxed));
+        if !self.is_cluster() || u128::from(since) >= 10 * self.options.deadline.as_nanos() {
+            self.lose(up);
         }
     }
 

@@ -232,3 +232,131 @@ pub(crate) fn given_back(reply: &Value) -> Option<bool> {
     }
     Some(any)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tidegate::Quota;
+
+    use super::*;
+    use crate::limit::Limit;
+
+    fn values() -> impl Strategy<Value = Value> {
+        let number = prop_oneof![
+            any::<i64>().prop_map(Value::Int),
+            (-2_i64..3).prop_map(Value::Int),
+        ];
+        let odd = prop_oneof![
+            Just(Value::Nil),
+            Just(Value::Okay),
+            any::<f64>().prop_map(Value::Double),
+            "[a-z]{0,3}".prop_map(Value::SimpleString),
+        ];
+        let array = prop::collection::vec(prop_oneof![30 => number, 1 => odd.clone()], 0..18);
+        prop_oneof![10 => array.prop_map(Value::Array), 1 => odd]
+    }
+
+    proptest! {
+        /// Whoever is at the other end.
+        #[test]
+        fn any_answer_is_read_or_not(reply in values(), limit in 1_u64..5, way in 0..5) {
+            let quota = Quota::per_minute(limit);
+            let limit = match way {
+                0 => Limit::token_bucket(quota),
+                1 => Limit::fixed_window(quota),
+                2 => Limit::anchored_window(quota),
+                3 => Limit::sliding_window(quota),
+                _ => Limit::sliding_log(quota),
+            };
+            let rule = limit.rule().unwrap();
+            let ask = Ask { rule: &rule, key: b"k", cost: 1, taken_at: Timestamp::ZERO };
+            for asks in [&[ask][..], &[ask, ask]] {
+                if let Some(decisions) = decisions(&reply, asks) {
+                    let Value::Array(numbers) = &reply else { panic!("{reply:?}") };
+                    prop_assert_eq!(numbers.len(), 1 + 7 * asks.len());
+                    prop_assert_eq!(decisions.len(), asks.len());
+                    for decision in decisions {
+                        // Nothing panics when it is looked at.
+                        let text = format!("{decision:?}");
+                        prop_assert!(!text.is_empty());
+                        prop_assert_eq!(decision.is_allowed(), decision.result().is_ok());
+                    }
+                }
+            }
+            let _ = given_back(&reply);
+        }
+    }
+
+    #[test]
+    fn the_clock_of_this_machine_is_not_sent() {
+        let rule = Limit::token_bucket(Quota::per_minute(5)).rule().unwrap();
+        let ask = Ask {
+            rule: &rule,
+            key: b"k",
+            cost: 1,
+            taken_at: Timestamp::ZERO,
+        };
+        let command =
+            Scripts::new()
+                .decide(&[ask])
+                .command(false, When::Server, Commit::All, &[ask]);
+        let words: Vec<Vec<u8>> = command
+            .args_iter()
+            .map(|word| match word {
+                redis::Arg::Simple(word) => word.to_vec(),
+                _ => panic!("a cursor"),
+            })
+            .collect();
+        let after: Vec<&[u8]> = words[2..].iter().map(|it| &**it).collect();
+        let expected: [&[u8]; 11] = [
+            b"1",
+            b"k",
+            b"",
+            b"all",
+            b"b",
+            b"1",
+            b"0",
+            b"1",
+            b"12000000",
+            b"5",
+            b"3660000000",
+        ];
+        assert_eq!(after, expected);
+    }
+
+    #[test]
+    fn requests_counted_in_one_way_run_no_more_than_that() {
+        let scripts = Scripts::new();
+        let quota = Quota::per_minute(5);
+        let rules = [
+            Limit::token_bucket(quota),
+            Limit::fixed_window(quota),
+            Limit::anchored_window(quota),
+            Limit::sliding_window(quota),
+            Limit::sliding_log(quota),
+        ]
+        .map(|limit| limit.rule().unwrap());
+        let asks = rules.each_ref().map(|rule| Ask {
+            rule,
+            key: b"k",
+            cost: 1,
+            taken_at: Timestamp::ZERO,
+        });
+        let names = ["bucket", "window", "window", "sliding", "log"];
+        for (place, name) in names.into_iter().enumerate() {
+            let text = &scripts.decide(&asks[place..=place]).text;
+            for other in ["bucket", "window", "sliding", "log"] {
+                let defines = text.contains(&format!("local function {other}("));
+                assert_eq!(defines, other == name);
+            }
+        }
+        let both = scripts.decide(&asks[1..3]);
+        assert_eq!(both.hash, scripts.decide(&asks[1..2]).hash);
+        let mixed = &scripts.decide(&asks).text;
+        assert!(
+            names
+                .iter()
+                .all(|name| mixed.contains(&format!("local function {name}(")))
+        );
+    }
+}

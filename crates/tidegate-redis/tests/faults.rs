@@ -7,14 +7,13 @@
 
 mod common;
 
-use core::future::Future;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::{PATIENCE, Server, free_port};
+use common::{Host, PATIENCE, Server, free_port};
 use tidegate::{BoxTable, FixedWindow, Quota};
 use tidegate_redis::{
     Builder, ErrorKind, GuardedLimiter, Instead, Limit, OnError, RedisStore, Verdict,
@@ -95,7 +94,7 @@ impl Load {
     }
 
     async fn is_up(&self, is_up: bool) {
-        wait_until("the state", || async { self.store.stats().is_up == is_up }).await;
+        wait_until("the state", async || self.store.stats().is_up == is_up).await;
     }
 
     async fn stop(self) {
@@ -152,7 +151,7 @@ async fn keep_asking(
     longest
 }
 
-async fn wait_until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
+async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !is_so().await {
         assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
@@ -210,7 +209,7 @@ async fn a_server_that_keeps_its_data_has_not_lost_it() {
     let limiter = store.limiter("a", plenty()).unwrap();
     let before = limiter.check_n("k", 1_000).await.unwrap().result().unwrap();
     server.restart();
-    wait_until("the server", || async { limiter.peek("k").await.is_ok() }).await;
+    wait_until("the server", async || limiter.peek("k").await.is_ok()).await;
     let after = limiter.check_n("k", 0).await.unwrap().result().unwrap();
     // 277 come back in a second.
     assert!(after.remaining() < before.remaining() + 1_000);
@@ -299,7 +298,7 @@ async fn emptied_by_a_failover_behind_one_address() {
     let _: () = server.command(&["FLUSHALL"]);
     let _: () = server.command(&["SCRIPT", "FLUSH"]);
     assert!(limiter.check("k").await.unwrap().is_allowed());
-    wait_until("what was lost", || async { store.stats().state_lost == 1 }).await;
+    wait_until("what was lost", async || store.stats().state_lost == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -375,7 +374,7 @@ async fn nobody_there_at_first() {
         );
     }
     let server = Server::start_on(port);
-    wait_until("the server", || async { limiter.check("a").await.is_ok() }).await;
+    wait_until("the server", async || limiter.check("a").await.is_ok()).await;
     drop(server);
 }
 
@@ -520,6 +519,42 @@ async fn nothing_else_hangs_either() {
     );
     limiter.refund_later("k", taken.taken_at(), 7);
     drop(lease);
-    wait_until("what is lost", || async { store.stats().refunds_lost >= 7 }).await;
+    wait_until("what is lost", async || store.stats().refunds_lost >= 7).await;
     assert!(begun.elapsed() < HANGS);
+}
+
+/// One node of a cluster dies: the keys of the others are decided on as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn one_node_of_a_cluster_dies() {
+    let mut host = Host::cluster();
+    let store = quick(host.builder()).connect().await.unwrap();
+    let limiter = store.limiter("a", plenty()).unwrap();
+    let decided = async || {
+        let mut decided = Vec::new();
+        for key in 0..60 {
+            let begun = Instant::now();
+            let decision = limiter.check(key.to_string()).await;
+            assert!(begun.elapsed() < HANGS);
+            if decision.is_ok() {
+                decided.push(key);
+            }
+        }
+        decided
+    };
+    wait_until("all of them", async || decided().await.len() == 60).await;
+    host.nodes[0].kill();
+    wait_until("those of the others", async || {
+        (20..60).contains(&decided().await.len())
+    })
+    .await;
+    // Some two thirds of the keys, again and again.
+    for _ in 0..5 {
+        let some = decided().await.len();
+        assert!((20..60).contains(&some), "{some}");
+    }
+    assert!(store.stats().is_up);
+    host.nodes[0].restart();
+    host.wait_until_whole();
+    wait_until("all of them", async || decided().await.len() == 60).await;
 }
