@@ -11,11 +11,14 @@ use tower_layer::Layer;
 
 use crate::builder::{Builder, OnFailure};
 use crate::key::Key;
+use crate::limit::OpenLimit;
 use crate::mistake::BuildError;
 use crate::plan::Plan;
 use crate::service::RateLimit;
 use crate::stats::Stats;
-use crate::store::Decision;
+use crate::store::{Decision, Occupancy};
+#[cfg(feature = "metrics")]
+use crate::telemetry;
 
 /// Limits the rate of requests that pass to a service: a [`tower_layer::Layer`].
 ///
@@ -70,6 +73,45 @@ impl RateLimitLayer {
         }
     }
 
+    /// How much room the limits' keys take, by limit: policies in their order, of each the limit for clients of no tier,
+    /// those of tiers, and the candidate.
+    ///
+    /// For who watches the server: visits the whole of every table, some tenths of a millisecond at the default capacity.
+    /// Stores that cannot tell are left out.
+    pub fn occupancy(&self) -> Vec<LimitOccupancy> {
+        let plan = self.plan.load();
+        let now = plan.now();
+        let mut all = Vec::new();
+        for active in &plan.policies {
+            let mut push = |limit: &OpenLimit, tier: Option<&Cow<'static, str>>, is_candidate| {
+                all.extend(limit.store.occupancy(now).map(|occupancy| LimitOccupancy {
+                    policy: Arc::clone(&active.name),
+                    tier: tier.cloned(),
+                    is_candidate,
+                    occupancy,
+                }));
+            };
+            for (index, limit) in active.limits.iter().enumerate() {
+                let mut tiers = active.tiers.iter();
+                let tier = tiers.find_map(|(tier, of)| (*of == index).then_some(tier));
+                push(limit, tier, false);
+            }
+            if let Some(candidate) = &active.candidate {
+                push(candidate, None, true);
+            }
+        }
+        all
+    }
+
+    /// Sets the gauges [`tidegate_live_keys` and `tidegate_capacity_keys`](crate#metrics) to what
+    /// [`occupancy`](Self::occupancy) tells: for whatever is scraped, right before it answers.
+    #[cfg(feature = "metrics")]
+    pub fn publish_occupancy(&self) {
+        for limit in self.occupancy() {
+            telemetry::publish(&limit);
+        }
+    }
+
     /// Where a request like this stands with every policy that applies to it; changes nothing.
     ///
     /// Policies that find no key, and those whose store cannot tell at once, are left out.
@@ -97,6 +139,20 @@ impl RateLimitLayer {
         });
         standings.collect()
     }
+}
+
+/// How much room the keys of one limit take; see [`RateLimitLayer::occupancy`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LimitOccupancy {
+    /// The policy's name.
+    pub policy: Arc<str>,
+    /// The tier of clients; `None` if the limit is for those of no tier.
+    pub tier: Option<Cow<'static, str>>,
+    /// Whether it is the policy's candidate.
+    pub is_candidate: bool,
+    /// How much of its room is in use.
+    pub occupancy: Occupancy,
 }
 
 /// Where a request stands with one policy.

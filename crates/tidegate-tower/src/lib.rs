@@ -53,7 +53,26 @@
 //! | `axum` | the peer's address from `ConnectInfo`, and `MatchedPath` for routes and keys |
 //! | `config` | the whole set of policies from TOML |
 //! | `tracing` | events for refusals and failures, ten a second at most |
-//! | `metrics` | counters by policy |
+//! | `metrics` | counters and gauges by policy |
+//!
+//! # Metrics
+//!
+//! All have the label `policy`. Counters count requests; [`PolicyStats`] tells of each what it is.
+//!
+//! | counter | |
+//! |---|---|
+//! | `tidegate_admitted_total`, `tidegate_refused_total`, `tidegate_shadow_refused_total` | how they were decided |
+//! | `tidegate_full_total`, `tidegate_errors_total`, `tidegate_no_key_total` | why they could not be |
+//! | `tidegate_given_back_total` | which were not counted after all |
+//! | `tidegate_candidate_both_admit_total`, `…_only_refuses_total`, `…_only_admits_total`, `…_both_refuse_total` | where a candidate differs |
+//!
+//! | gauge | |
+//! |---|---|
+//! | `tidegate_live_keys` | keys that have used something that has not come back yet |
+//! | `tidegate_capacity_keys` | for how many there is room, if that is limited |
+//!
+//! Gauges also have the labels `tier`, which is empty for clients of none, and `candidate`, `true` or `false`. They are set
+//! by `RateLimitLayer::publish_occupancy`, and `describe_metrics` tells units and descriptions to the recorder.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::std_instead_of_alloc, reason = "this crate needs std")]
@@ -87,14 +106,16 @@ pub use config::{Config, ConfigError, ConfigReader};
 pub use key::{
     And, Everyone, Extension, Header, Key, KeyExtractor, NoKey, Or, PathTemplate, RouteTemplate,
 };
-pub use layer::{PolicyStanding, RateLimitLayer};
+pub use layer::{LimitOccupancy, PolicyStanding, RateLimitLayer};
 pub use limit::{Counting, Limit, LimitError};
 pub use mistake::{BuildError, Mistake};
 pub use policy::{Ending, OnNoKey, Policy};
 pub use refusal::Refusal;
 pub use service::{RateLimit, ResponseFuture};
 pub use stats::{PolicyStats, Stats};
-pub use store::{Answer, Counted, Decision, Later, Store, StoreError, StoreRequest};
+pub use store::{Answer, Counted, Decision, Later, Occupancy, Store, StoreError, StoreRequest};
+#[cfg(feature = "metrics")]
+pub use telemetry::describe_metrics;
 pub use tidegate::http::{Draft, Headers};
 
 /// The README's examples are tests.

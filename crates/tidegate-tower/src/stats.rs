@@ -47,6 +47,23 @@ pub(crate) enum Event {
     BothRefuse,
 }
 
+#[cfg(feature = "metrics")]
+impl Event {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Admitted,
+        Self::Refused,
+        Self::ShadowRefused,
+        Self::Full,
+        Self::Error,
+        Self::NoKey,
+        Self::GivenBack,
+        Self::BothAdmit,
+        Self::OnlyCandidateRefuses,
+        Self::OnlyCandidateAdmits,
+        Self::BothRefuse,
+    ];
+}
+
 /// One policy's counts. They order nothing, and are read one after the other: all is `Relaxed`.
 #[derive(Debug, Default)]
 #[repr(align(128))]

@@ -104,11 +104,46 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// How much of its room is in use, if that can be told at once. Called by who watches the server, not for requests.
+    fn occupancy(&self, now: Timestamp) -> Option<Occupancy> {
+        let _ = now;
+        None
+    }
+
     /// Gives back what was taken at `taken_at`, by the clock of which the answer [told](Counted::at).
     ///
     /// It must not block or wait: requests are also given back when their future is dropped. A store elsewhere queues
     /// it.
     fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64);
+}
+
+/// How much of a store's room is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    live_keys: usize,
+    capacity: Option<usize>,
+}
+
+impl Occupancy {
+    /// So many keys that have used something, out of so many that there is room for, if that is limited.
+    pub fn new(live_keys: usize, capacity: Option<usize>) -> Self {
+        Self {
+            live_keys,
+            capacity,
+        }
+    }
+
+    /// How many keys have used something that has not come back yet.
+    pub fn live_keys(&self) -> usize {
+        self.live_keys
+    }
+
+    /// How many keys can be live at once at the very most; `None` if only memory limits it.
+    ///
+    /// A table is full for some keys before that: see [`Limit::with_capacity`].
+    pub fn capacity(&self) -> Option<usize> {
+        self.capacity
+    }
 }
 
 /// A limit for which a store is wanted: what [`Builder::stores`](crate::Builder::stores) asks with.
@@ -191,6 +226,11 @@ where
         Some(self.at(key).peek_n(now, cost))
     }
 
+    /// Visits every line.
+    fn occupancy(&self, now: Timestamp) -> Option<Occupancy> {
+        Some(Occupancy::new(self.len_live(now), Some(self.capacity())))
+    }
+
     fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64) {
         KeyedTable::refund(self, key, taken_at, cost);
     }
@@ -208,6 +248,11 @@ where
 
     fn peek(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Decision> {
         Some(self.peek_n(key, now, cost))
+    }
+
+    /// Visits every key.
+    fn occupancy(&self, now: Timestamp) -> Option<Occupancy> {
+        Some(Occupancy::new(self.len_live(now), self.max_keys()))
     }
 
     fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64) {
@@ -242,6 +287,10 @@ macro_rules! forward {
 
             fn peek(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Decision> {
                 (**self).peek(key, now, cost)
+            }
+
+            fn occupancy(&self, now: Timestamp) -> Option<Occupancy> {
+                (**self).occupancy(now)
             }
 
             fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64) {
