@@ -43,6 +43,8 @@ pub(crate) struct Asked {
     limit: usize,
     key: Key,
     cost: u64,
+    /// What clients are told of the key, if anything.
+    partition_key: Option<Box<[u8]>>,
     decision: Option<Decision>,
     /// Where it was taken from, if it was.
     taken: Option<Source>,
@@ -84,12 +86,19 @@ pub(crate) enum Verdict {
 }
 
 impl Asked {
-    pub(crate) fn new(policy: usize, limit: usize, key: Key, cost: u64) -> Self {
+    pub(crate) fn new(
+        policy: usize,
+        limit: usize,
+        key: Key,
+        cost: u64,
+        partition_key: Option<Box<[u8]>>,
+    ) -> Self {
         Self {
             policy,
             limit,
             key,
             cost,
+            partition_key,
             decision: None,
             taken: None,
             taken_at: None,
@@ -403,7 +412,10 @@ impl Case {
     pub(crate) fn standings(&self) -> SmallVec<[Standing<'_>; 1]> {
         let told = self.asked.iter().filter_map(|asked| {
             let active = &self.plan.policies[asked.policy];
-            let policy = active.told[asked.limit].as_policy();
+            let mut policy = active.told[asked.limit].as_policy();
+            if let Some(key) = &asked.partition_key {
+                policy = policy.with_partition_key(key);
+            }
             Some(Standing::new(policy, asked.decision?))
         });
         told.collect()

@@ -131,7 +131,11 @@ impl Plan {
                 continue;
             }
             match policy.key_of(request) {
-                Ok(key) => asks.push(Asked::new(index, limit, key, policy.cost_of(request))),
+                Ok(key) => {
+                    let told = policy.partition_key.as_ref().map(|told| told(&key).into());
+                    let cost = policy.cost_of(request);
+                    asks.push(Asked::new(index, limit, key, cost, told));
+                }
                 Err(no_key) => {
                     active.counts.add(Event::NoKey);
                     telemetry::count(&active.name, Event::NoKey);

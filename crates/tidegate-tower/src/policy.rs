@@ -45,6 +45,7 @@ impl Ending<'_> {
 
 type CostOf = Arc<dyn Fn(&Parts) -> u64 + Send + Sync>;
 type Applies = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+type PartitionKey = Arc<dyn Fn(&Key) -> Vec<u8> + Send + Sync>;
 type GivesBack = Arc<dyn Fn(&Ending<'_>) -> bool + Send + Sync>;
 
 /// A named limit: for whom, for which requests, at which cost.
@@ -75,6 +76,7 @@ pub struct Policy {
     pub(crate) on_no_key: OnNoKey,
     pub(crate) is_monitor: bool,
     pub(crate) gives_back: Option<GivesBack>,
+    pub(crate) partition_key: Option<PartitionKey>,
     cost: Option<CostOf>,
     routes: Vec<Cow<'static, str>>,
     methods: Vec<Method>,
@@ -94,6 +96,7 @@ impl Policy {
             on_no_key: OnNoKey::default(),
             is_monitor: false,
             gives_back: None,
+            partition_key: None,
             cost: None,
             routes: Vec::new(),
             methods: Vec::new(),
@@ -158,6 +161,36 @@ impl Policy {
     #[must_use]
     pub fn unit(mut self, unit: impl Into<Cow<'static, str>>) -> Self {
         self.unit = Some(unit.into());
+        self
+    }
+
+    /// Tells clients whose budget it is, by these bytes of the key (parameter `pk` of the fields `RateLimit-Policy` and
+    /// `RateLimit`), so that they can tell one budget of theirs from another.
+    ///
+    /// They are sent in base64, which hides nothing from whoever sees the response. A plain hash of an address or of a user's
+    /// number hides nothing either, since there are few enough to try them all: send what is public anyway, or a hash with
+    /// a secret that all processes share, of what [`Key::encode`] writes.
+    ///
+    /// ```
+    /// use tidegate::Quota;
+    /// use tidegate_tower::{Extension, Key, Limit, Policy};
+    ///
+    /// #[derive(Clone)]
+    /// struct Project(u64);
+    ///
+    /// // The client knows the number of its project; of several, it is told which this is about.
+    /// let by_project = Extension::new(|project: &Project| Key::Number(project.0));
+    /// let policy = Policy::new("project", by_project)
+    ///     .limit(Limit::token_bucket(Quota::per_second(10)))
+    ///     .partition_key(|key| key.to_string().into_bytes());
+    /// # drop(policy);
+    /// ```
+    #[must_use]
+    pub fn partition_key(
+        mut self,
+        of_key: impl Fn(&Key) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        self.partition_key = Some(Arc::new(of_key));
         self
     }
 

@@ -129,6 +129,34 @@ async fn fields_on_every_response() {
     );
 }
 
+/// Each in base64, in both fields, and of the policies that tell it alone.
+#[tokio::test]
+async fn partition_keys() {
+    let hand = Hand::new();
+    let user = Header::new("x-user".parse().unwrap());
+    let layer = builder(&hand)
+        .policy(
+            Policy::new("user", user)
+                .limit(Limit::fixed_window(Quota::per_minute(2)))
+                .partition_key(|key| key.to_string().into_bytes()),
+        )
+        .policy(per_address(Limit::fixed_window(Quota::per_minute(9))))
+        .build()
+        .unwrap();
+    let request = || with(from("192.0.2.1"), "x-user", b"alice");
+    for (left, others, passes) in [(1, 8, true), (0, 7, true), (0, 7, false)] {
+        let response = send(&layer, request()).await;
+        assert_eq!(response.status() == 200, passes);
+        assert_eq!(
+            header(&response, "ratelimit-policy"),
+            Some("\"user\";q=2;w=60;pk=:YWxpY2U=:, \"per-address\";q=9;w=60")
+        );
+        let expected =
+            format!("\"user\";r={left};t=60;pk=:YWxpY2U=:, \"per-address\";r={others};t=60");
+        assert_eq!(header(&response, "ratelimit"), Some(&*expected));
+    }
+}
+
 /// The table of the issue: two clients, two routes, four limits.
 #[tokio::test]
 async fn by_route_and_by_tier() {

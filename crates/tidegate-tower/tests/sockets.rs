@@ -12,7 +12,7 @@ use axum::routing::get;
 use common::{Hand, builder};
 use tidegate::Quota;
 use tidegate_tower::{
-    ClientAddress, KeyExtractor, Limit, PathTemplate, PeerAddress, Policy, RateLimitLayer,
+    ClientAddress, Header, KeyExtractor, Limit, PathTemplate, PeerAddress, Policy, RateLimitLayer,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -189,6 +189,50 @@ async fn bad_input() {
             .starts_with("HTTP/1.1 400")
     );
     assert_eq!(status(&fetch(address, "/", b"").await), 200);
+}
+
+/// A header as the key: whatever is in it is a key or a clear answer, and never somebody else's budget.
+#[tokio::test]
+async fn bad_keys() {
+    let layer = per_minute(2, Header::new("x-api-key".parse().unwrap()));
+    let address = serve(&layer).await;
+    let line = |value: &[u8]| [b"X-Api-Key: ", value, b"\r\n"].concat();
+    // Bytes are a key as good as text, and one of 1 KiB is the longest.
+    let long = [b'k'; 1_024];
+    for key in [&b"\xff\xfe\x80"[..], b"caf\xc3\xa9", b"\"", &long] {
+        for expected in [200, 200, 429] {
+            assert_eq!(status(&fetch(address, "/", &line(key)).await), expected);
+        }
+    }
+    let twice = [line(b"one"), line(b"other")].concat();
+    for (headers, what) in [
+        (&b""[..], "missing"),
+        (&line(b""), "empty"),
+        (&line(b" \t "), "empty"),
+        (&line(&[b'k'; 1_025]), "too long"),
+        (&line(&[b'k'; 65_536]), "too long"),
+        (&twice, "there more than once"),
+    ] {
+        let response = fetch(address, "/", headers).await;
+        assert_eq!(status(&response), 400, "{response}");
+        let said =
+            format!("The request cannot be counted: the request header x-api-key is {what}.\n");
+        assert!(response.ends_with(&said), "{response}");
+    }
+    // What is malformed never gets here.
+    for headers in [
+        &b"X-Api-Key\r\n"[..],
+        b"X-Api Key: one\r\n",
+        b": one\r\n",
+        b"X-Api-Key: a\0b\r\n",
+        b"X-Api-Key: a\x01b\r\n",
+    ] {
+        let response = fetch(address, "/", headers).await;
+        assert_eq!(status(&response), 400, "{response}");
+        assert!(!response.contains("cannot be counted"));
+    }
+    let stats = *layer.stats().policy("p").unwrap();
+    assert_eq!((stats.admitted, stats.refused, stats.no_key), (8, 4, 6));
 }
 
 /// Without connection information, the server says what is missing to itself alone.
