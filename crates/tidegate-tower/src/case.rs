@@ -264,7 +264,11 @@ impl Case {
         active.counts.add(event);
         telemetry::count(&active.name, event);
         match on_failure {
-            OpenOnFailure::Fallback(_) if asked.source == Source::Own => asked.source = next,
+            OpenOnFailure::Fallback(_) if asked.source == Source::Own => {
+                asked.source = next;
+                // That was by the other's clock.
+                asked.taken_at = None;
+            }
             OpenOnFailure::Admit => {
                 // Its budget is not known, so nothing is told about it.
                 asked.decision = None;

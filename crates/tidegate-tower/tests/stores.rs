@@ -304,3 +304,37 @@ async fn a_store_is_given_back_by_its_own_clock() {
     }
     assert_eq!(*refunds.lock().unwrap(), [THERE]);
 }
+
+/// A store elsewhere that is full by its own clock, and what stands in for it, by ours.
+#[tokio::test]
+async fn what_stands_in_is_given_back_by_its_own_clock() {
+    struct Full;
+
+    impl Store for Full {
+        fn check(&self, key: &Key, now: Timestamp, cost: u64) -> Answer {
+            let full = Map::<Key, _>::new(FixedWindow::new(FIVE)).with_max_keys(1);
+            full.check(&Key::Number(1), now).unwrap();
+            let decision = full.check_n(key, now, cost);
+            Answer::later(async move { Ok(Counted::at(decision, THERE)) })
+        }
+
+        fn refund(&self, _: &Key, _: Timestamp, _: u64) {
+            panic!("it has taken nothing");
+        }
+    }
+
+    let hand = Hand::new();
+    let ten = Quota::per_minute(10);
+    let fallback = Arc::new(Limiter::new(FixedWindow::new(ten)));
+    let on_failure = OnFailure::Fallback(Limit::in_store(ten, Arc::clone(&fallback)));
+    let layer = RateLimitLayer::builder(on_failure)
+        .clock(hand.clock())
+        .policy(kept_by(Full))
+        .policy(Policy::new("all", Everyone).limit(Limit::in_store(FIVE, Elsewhere::new(1))))
+        .build()
+        .unwrap();
+    assert_eq!(admitted(&layer, "192.0.2.1").await, 5);
+    // What was taken for the ten that the other refused is back.
+    let next = Limiter::peek(&fallback, hand.now()).unwrap();
+    assert_eq!(next.remaining(), 10 - 5 - 1);
+}
