@@ -6,6 +6,7 @@ mod busiest;
 mod connections;
 mod limits;
 mod options;
+mod redis;
 mod status;
 mod telemetry;
 #[cfg(test)]
@@ -46,10 +47,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         None => Source::BuiltIn,
     };
     let metrics = telemetry::install()?;
-    let limits = Limits::open(source)?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
+    let redis = match &args.redis[..] {
+        [] => None,
+        urls => {
+            let store = runtime.block_on(redis::open(urls, args.redis_deadline()));
+            Some(store.context("cannot understand the URL of the Redis server")?)
+        }
+    };
+    let limits = Limits::open(source, redis)?;
     let log = args.access_log.as_deref().map(open_log).transpose()?;
     let app = Arc::new(App::new(limits, log, metrics));
-    let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
     runtime.block_on(serve(args, Arc::clone(&app)))?;
     // Connections that did not end in time are cut.
     runtime.shutdown_background();
@@ -77,6 +85,9 @@ async fn serve(args: &ServeArgs, app: Arc<App>) -> Result<()> {
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let (stop, stopped) = watch::channel(false);
     eprintln!("listening on http://{}", listener.local_addr()?);
+    if let Some(store) = app.limits().redis() {
+        tokio::spawn(redis::tell(store.clone()));
+    }
     let serving = tokio::spawn(connections::serve(
         listener,
         app::router(Arc::clone(&app)),

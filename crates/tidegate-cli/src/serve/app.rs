@@ -226,5 +226,8 @@ async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
         header::CONTENT_TYPE,
         "text/plain; version=0.0.4; charset=utf-8",
     );
+    if let Some(redis) = app.limits.redis() {
+        telemetry::redis(&redis.stats());
+    }
     ([content_type], app.metrics.render())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use arc_swap::ArcSwap;
+use tidegate_redis::RedisStore;
 use tidegate_tower::{Builder, Config, ConfigReader, RateLimitLayer};
 
 /// The policies when no file is given.
@@ -38,8 +39,12 @@ impl fmt::Display for Source {
 }
 
 /// What the layer is built from: the one place for what a file cannot say, such as where the budgets are kept.
-fn builder(config: &Config) -> Builder {
-    config.builder()
+fn builder(config: &Config, redis: Option<&RedisStore>) -> Builder {
+    let builder = config.builder();
+    let Some(redis) = redis.cloned() else {
+        return builder;
+    };
+    builder.stores(move |limit| redis.for_layer(limit).map(Some))
 }
 
 /// The policies as they are now.
@@ -48,6 +53,7 @@ pub(crate) struct Limits {
     source: Source,
     layer: RateLimitLayer,
     config: ArcSwap<Config>,
+    redis: Option<RedisStore>,
 }
 
 impl Limits {
@@ -56,22 +62,24 @@ impl Limits {
     /// # Errors
     ///
     /// If the file has a mistake; the message names its line and field.
-    pub(crate) fn open(source: Source) -> Result<Self> {
+    pub(crate) fn open(source: Source, redis: Option<RedisStore>) -> Result<Self> {
         let config = source.read()?;
-        Self::new(source, config, |builder| builder)
+        Self::new(source, config, redis, |builder| builder)
     }
 
     /// These policies, with what `finish` adds to the builder.
     pub(crate) fn new(
         source: Source,
         config: Config,
+        redis: Option<RedisStore>,
         finish: impl FnOnce(Builder) -> Builder,
     ) -> Result<Self> {
-        let built = finish(builder(&config)).build();
+        let built = finish(builder(&config, redis.as_ref())).build();
         Ok(Self {
             source,
             layer: built.map_err(|error| config.locate(&error))?,
             config: ArcSwap::from_pointee(config),
+            redis,
         })
     }
 
@@ -85,7 +93,7 @@ impl Limits {
             bail!("they are built in, and there is no file to read");
         }
         let config = self.source.read()?;
-        let reloaded = self.layer.reload(builder(&config));
+        let reloaded = self.layer.reload(builder(&config, self.redis.as_ref()));
         reloaded.map_err(|error| config.locate(&error))?;
         // For an instant clients are authenticated by the old file, and held against the new one.
         self.config.store(Arc::new(config));
@@ -100,6 +108,11 @@ impl Limits {
     /// The layer that enforces them. Clones share everything.
     pub(crate) fn layer(&self) -> &RateLimitLayer {
         &self.layer
+    }
+
+    /// Where the budgets are kept, if not here.
+    pub(crate) fn redis(&self) -> Option<&RedisStore> {
+        self.redis.as_ref()
     }
 
     /// What was read: who is of which tier.

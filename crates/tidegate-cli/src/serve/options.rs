@@ -1,9 +1,12 @@
 //! The command line of `tidegate serve`.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use crate::simulate::duration_from_str;
 
 const EXAMPLES: &str = "\
 Routes, each behind an API key and the policies of the configuration:
@@ -18,6 +21,7 @@ Examples:
   tidegate serve
   tidegate serve --print-config > policies.toml
   tidegate serve --listen 127.0.0.1:0 --config policies.toml --access-log access.log
+  tidegate serve --redis redis://127.0.0.1/ --listen 127.0.0.1:8081
   curl -i -H 'x-api-key: key-of-client-1' http://127.0.0.1:8080/bar
 
 SIGHUP reads the configuration again: what was used stays used, and a file with a mistake
@@ -41,10 +45,27 @@ pub(crate) struct ServeArgs {
     pub(crate) config: Option<PathBuf>,
 
     /// Print the policies that are built in, as a file to begin with, and serve nothing
-    #[arg(long, conflicts_with_all = ["config", "access_log"])]
+    #[arg(long, conflicts_with_all = ["config", "access_log", "redis"])]
     pub(crate) print_config: bool,
+
+    /// Keep the budgets on a Redis server, where every `tidegate serve` with the same policies shares them
+    ///
+    /// As in redis://127.0.0.1:6379/0; of a cluster, several of its nodes, with commas between. Until the server is
+    /// there, and when it is not, `on-failure` of the policies decides.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub(crate) redis: Vec<String>,
+
+    /// How long a decision on the Redis server may take
+    #[arg(long, value_name = "TIME", default_value = "50ms", requires = "redis", value_parser = duration_from_str)]
+    redis_deadline: u64,
 
     /// Append an access log in Combined Log Format; `-` is standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) access_log: Option<PathBuf>,
+}
+
+impl ServeArgs {
+    pub(crate) fn redis_deadline(&self) -> Duration {
+        Duration::from_nanos(self.redis_deadline)
+    }
 }

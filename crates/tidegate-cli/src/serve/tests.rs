@@ -30,7 +30,7 @@ impl Server {
         let seconds = Arc::new(AtomicU64::new(START));
         let clock = Arc::clone(&seconds);
         let config = ConfigReader::new().parse(config).unwrap();
-        let limits = Limits::new(Source::BuiltIn, config, |builder| {
+        let limits = Limits::new(Source::BuiltIn, config, None, |builder| {
             builder.clock(move || Timestamp::from_secs(clock.load(Ordering::SeqCst)))
         });
         let metrics = PrometheusBuilder::new().build_recorder().handle();
