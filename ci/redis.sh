@@ -11,3 +11,5 @@ say "one server"
 "${suite[@]}" -- --ignored
 say "a cluster"
 REDIS_CLUSTER=1 "${suite[@]}" --test limits --test same_answers -- --ignored
+say "two servers of HTTP that share one"
+cargo test --package tidegate-cli --test redis "$@" -- --ignored

@@ -142,6 +142,16 @@ fn budgets_outlive_servers_and_reloads() {
         statuses(&server.drive("/foo", &["-n", "7"]), [200, 429]),
         [5, 2]
     );
+    // The page knows where everybody stands.
+    let (_, status) = server.get("/status.json", "");
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    for budget in [&status["you"]["budgets"][0], &status["busiest"][0]] {
+        assert_eq!(
+            (&budget["limit"], &budget["remaining"]),
+            (&10.into(), &0.into()),
+            "{status}"
+        );
+    }
     let (_, metrics) = server.get("/metrics", "");
     assert!(metrics.contains("\ntidegate_redis_up 1\n"), "{metrics}");
     assert!(

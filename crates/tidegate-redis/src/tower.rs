@@ -53,6 +53,14 @@ impl Store for TowerStore {
         })
     }
 
+    fn look(&self, key: &Key, _: Timestamp, cost: u64) -> Option<Answer> {
+        let (limiter, key) = (self.limiter.clone(), encoded(key));
+        Some(Answer::later(async move {
+            let decision = limiter.peek_n(&key, cost).await?;
+            Ok(decision.outcome)
+        }))
+    }
+
     fn refund(&self, key: &Key, taken_at: Timestamp, cost: u64) {
         self.limiter.refund_later(encoded(key), taken_at, cost);
     }

@@ -16,7 +16,7 @@ use crate::mistake::BuildError;
 use crate::plan::Plan;
 use crate::service::RateLimit;
 use crate::stats::Stats;
-use crate::store::{Decision, Occupancy};
+use crate::store::{Answer, Decision, Occupancy};
 #[cfg(feature = "metrics")]
 use crate::telemetry;
 
@@ -112,32 +112,54 @@ impl RateLimitLayer {
         }
     }
 
+    /// Which budgets a request like this comes out of, under every policy that applies to it; asks no store.
+    ///
+    /// Policies that find no key are left out.
+    pub fn budgets(&self, request: &Parts) -> Vec<PolicyBudget> {
+        let budgets = self.plan.load().budgets_of(request);
+        budgets.into_iter().map(|(budget, _)| budget).collect()
+    }
+
     /// Where a request like this stands with every policy that applies to it; changes nothing.
     ///
-    /// Policies that find no key, and those whose store cannot tell at once, are left out.
+    /// Policies that find no key are left out, and so are those whose store cannot tell at once: see
+    /// [`standings_later`](Self::standings_later).
     pub fn standings(&self, request: &Parts) -> Vec<PolicyStanding> {
         let plan = self.plan.load();
         let now = plan.now();
-        let tier = plan.tier_of(request);
-        let standings = plan.policies.iter().filter_map(|active| {
-            let limit = &active.limits[active.limit_for(tier.as_deref())?];
-            if !active.policy.applies_to(request) {
-                return None;
-            }
-            let key = active.policy.key_of(request).ok()?;
-            let cost = active.policy.cost_of(request);
-            let decision = limit.store.peek(&key, now, cost)?;
-            Some(PolicyStanding {
-                name: Arc::clone(&active.name),
-                tier: tier.clone().filter(|tier| active.tiers.contains_key(tier)),
-                quota: limit.limit.quota(),
-                is_enforced: active.enforces,
-                key,
-                cost,
-                decision,
-            })
+        let budgets = plan.budgets_of(request).into_iter();
+        let standings = budgets.filter_map(|(budget, store)| {
+            let decision = store.peek(&budget.key, now, budget.cost)?;
+            Some(PolicyStanding { budget, decision })
         });
         standings.collect()
+    }
+
+    /// The same, also of stores that take a while, which are asked one after the other.
+    ///
+    /// Those that fail, or cannot tell at all, are left out.
+    pub fn standings_later(
+        &self,
+        request: &Parts,
+    ) -> impl Future<Output = Vec<PolicyStanding>> + Send + use<> {
+        let plan = self.plan.load();
+        let now = plan.now();
+        let budgets = plan.budgets_of(request);
+        async move {
+            let mut standings = Vec::with_capacity(budgets.len());
+            for (budget, store) in budgets {
+                let decision = match store.look(&budget.key, now, budget.cost) {
+                    Some(Answer::Ready(Ok(decision))) => decision,
+                    Some(Answer::Later(answer)) => match answer.await {
+                        Ok(counted) => counted.decision,
+                        Err(_) => continue,
+                    },
+                    None | Some(Answer::Ready(Err(_))) => continue,
+                };
+                standings.push(PolicyStanding { budget, decision });
+            }
+            standings
+        }
     }
 }
 
@@ -155,10 +177,10 @@ pub struct LimitOccupancy {
     pub occupancy: Occupancy,
 }
 
-/// Where a request stands with one policy.
+/// Which budget a request comes out of, under one policy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct PolicyStanding {
+pub struct PolicyBudget {
     /// The policy's name.
     pub name: Arc<str>,
     /// The tier whose budgets these are, if the policy has a limit for it.
@@ -171,7 +193,15 @@ pub struct PolicyStanding {
     pub key: Key,
     /// What the request costs: what is left now is what would remain, and this.
     pub cost: u64,
-    /// What it would decide.
+}
+
+/// Where a request stands with one policy.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PolicyStanding {
+    /// Which budget it comes out of.
+    pub budget: PolicyBudget,
+    /// What the policy would decide.
     pub decision: Decision,
 }
 

@@ -106,7 +106,7 @@ pub use config::{Config, ConfigError, ConfigReader};
 pub use key::{
     And, Everyone, Extension, Header, Key, KeyExtractor, NoKey, Or, PathTemplate, RouteTemplate,
 };
-pub use layer::{LimitOccupancy, PolicyStanding, RateLimitLayer};
+pub use layer::{LimitOccupancy, PolicyBudget, PolicyStanding, RateLimitLayer};
 pub use limit::{Counting, Limit, LimitError};
 pub use mistake::{BuildError, Mistake};
 pub use policy::{Ending, OnNoKey, Policy};

@@ -12,11 +12,13 @@ use tidegate::{Clock, Timestamp};
 use crate::builder::{Builder, Now, OnRefusal, Skips, Stores, TierOf};
 use crate::case::{AllAsked, Asked, Source};
 use crate::key::NoKey;
+use crate::layer::PolicyBudget;
 use crate::limit::{Limit, OpenLimit};
 use crate::mistake::BuildError;
 use crate::open::{OpenOnFailure, Opener};
 use crate::policy::{OnNoKey, Policy};
 use crate::stats::{Counts, Event};
+use crate::store::Store;
 use crate::telemetry;
 
 /// One policy, with its stores.
@@ -117,6 +119,27 @@ impl Plan {
 
     pub(crate) fn tier_of(&self, request: &Parts) -> Option<Cow<'static, str>> {
         self.tier_of.as_ref().and_then(|tier_of| tier_of(request))
+    }
+
+    /// Whose budgets this request comes out of, and where they are kept.
+    pub(crate) fn budgets_of(&self, request: &Parts) -> Vec<(PolicyBudget, Arc<dyn Store>)> {
+        let tier = self.tier_of(request);
+        let budgets = self.policies.iter().filter_map(|active| {
+            let limit = &active.limits[active.limit_for(tier.as_deref())?];
+            if !active.policy.applies_to(request) {
+                return None;
+            }
+            let budget = PolicyBudget {
+                name: Arc::clone(&active.name),
+                tier: tier.clone().filter(|tier| active.tiers.contains_key(tier)),
+                quota: limit.limit.quota(),
+                is_enforced: active.enforces,
+                key: active.policy.key_of(request).ok()?,
+                cost: active.policy.cost_of(request),
+            };
+            Some((budget, Arc::clone(&limit.store)))
+        });
+        budgets.collect()
     }
 
     /// Adds what must be asked about this request; or tells which policy finds no key.

@@ -104,6 +104,12 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// What [`check`](Self::check) would answer, if it can be told at all; changes nothing. Unlike [`peek`](Self::peek),
+    /// it may take a while. Called by who watches the server, not for requests.
+    fn look(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Answer> {
+        self.peek(key, now, cost).map(Answer::ready)
+    }
+
     /// How much of its room is in use, if that can be told at once. Called by who watches the server, not for requests.
     fn occupancy(&self, now: Timestamp) -> Option<Occupancy> {
         let _ = now;
@@ -287,6 +293,10 @@ macro_rules! forward {
 
             fn peek(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Decision> {
                 (**self).peek(key, now, cost)
+            }
+
+            fn look(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Answer> {
+                (**self).look(key, now, cost)
             }
 
             fn occupancy(&self, now: Timestamp) -> Option<Occupancy> {

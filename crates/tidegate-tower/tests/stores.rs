@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use common::{Hand, builder, from, header, send, status, text};
 use tidegate::{Allowed, FixedWindow, Limiter, Map, Quota, Table, Timestamp, TokenBucket};
 use tidegate_tower::{
-    Answer, Counted, Everyone, Key, Limit, OnFailure, PeerAddress, Policy, RateLimitLayer, Store,
+    Answer, Counted, Everyone, Key, Limit, OnFailure, PeerAddress, Policy, PolicyStanding,
+    RateLimitLayer, Store,
 };
 use tokio::sync::oneshot;
 use tower::{Layer, Service, service_fn};
@@ -337,4 +338,60 @@ async fn what_stands_in_is_given_back_by_its_own_clock() {
     // What was taken for the ten that the other refused is back.
     let next = Limiter::peek(&fallback, hand.now()).unwrap();
     assert_eq!(next.remaining(), 10 - 5 - 1);
+}
+
+/// Where a request stands can be told of stores elsewhere too, if one waits for it.
+#[tokio::test]
+async fn standings_of_stores_elsewhere() {
+    struct Slow(Map<Key, FixedWindow>);
+
+    impl Store for Slow {
+        fn check(&self, key: &Key, now: Timestamp, cost: u64) -> Answer {
+            let decision = self.0.check_n(key, now, cost);
+            Answer::later(async move { Ok(decision) })
+        }
+
+        fn look(&self, key: &Key, now: Timestamp, cost: u64) -> Option<Answer> {
+            let decision = self.0.peek_n(key, now, cost);
+            Some(Answer::later(async move {
+                tokio::task::yield_now().await;
+                Ok(decision)
+            }))
+        }
+
+        fn refund(&self, _: &Key, _: Timestamp, _: u64) {}
+    }
+
+    let hand = Hand::new();
+    let limit = Limit::in_store(FIVE, Slow(Map::new(FixedWindow::new(FIVE))));
+    let layer = builder(&hand)
+        .policy(Policy::new("slow", PeerAddress::new()).limit(limit))
+        .policy(Policy::new("here", PeerAddress::new()).limit(Limit::fixed_window(FIVE)))
+        .policy(kept_by(Elsewhere::new(1)))
+        .build()
+        .unwrap();
+    assert_eq!(status(&layer, from("192.0.2.1")).await, 200);
+    let (request, _) = from("192.0.2.1").into_parts();
+    let names: Vec<_> = layer
+        .budgets(&request)
+        .into_iter()
+        .map(|it| it.name)
+        .collect();
+    assert_eq!(
+        names.iter().map(|it| &**it).collect::<Vec<_>>(),
+        ["slow", "here", "kept"]
+    );
+    let told = |standings: Vec<PolicyStanding>| -> Vec<(String, u64)> {
+        let told = standings.iter().map(|standing| {
+            let left = standing.decision.as_ref().unwrap().remaining();
+            (standing.budget.name.to_string(), left)
+        });
+        told.collect()
+    };
+    assert_eq!(told(layer.standings(&request)), [("here".to_owned(), 3)]);
+    let all = [("slow".to_owned(), 3), ("here".to_owned(), 3)];
+    for _ in 0..2 {
+        // Looking changes nothing.
+        assert_eq!(told(layer.standings_later(&request).await), all);
+    }
 }

@@ -146,9 +146,9 @@ async fn authenticate(State(app): State<Arc<App>>, request: Request, next: Next)
     let client = Client(config.tier_of(&parts));
     parts.extensions.insert(client.clone());
     let route = route_of(parts.extensions.get::<MatchedPath>());
-    let standings = app.limits.layer().standings(&parts);
+    let budgets = app.limits.layer().budgets(&parts);
     app.busiest
-        .note(&standings, || sketch(&parts, route, config.tier_header()));
+        .note(&budgets, || sketch(&parts, route, config.tier_header()));
     let mut response = next.run(Request::from_parts(parts, body)).await;
     response.extensions_mut().insert(client);
     response

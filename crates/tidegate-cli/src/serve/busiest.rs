@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use ahash::RandomState;
 use axum::http::request::Parts;
-use tidegate_tower::{Key, PolicyStanding};
+use tidegate_tower::{Key, PolicyBudget};
 
 /// How many keys are noted.
 const PLACES: usize = 128;
@@ -38,8 +38,8 @@ pub(crate) struct Busy {
 
 impl Busy {
     /// Whether this is the same budget.
-    pub(crate) fn is(&self, standing: &PolicyStanding) -> bool {
-        self.policy == standing.name && self.tier == standing.tier && self.key == standing.key
+    pub(crate) fn is(&self, budget: &PolicyBudget) -> bool {
+        self.policy == budget.name && self.tier == budget.tier && self.key == budget.key
     }
 
     /// How often it was seen, at least.
@@ -75,7 +75,7 @@ impl Busiest {
     }
 
     /// Notes the keys of a request; `sketch` makes what is kept of it, if that is worth keeping.
-    pub(crate) fn note(&self, standings: &[PolicyStanding], sketch: impl Fn() -> Option<Parts>) {
+    pub(crate) fn note(&self, budgets: &[PolicyBudget], sketch: impl Fn() -> Option<Parts>) {
         let Ok(mut places) = self.places.try_lock() else {
             return;
         };
@@ -87,15 +87,15 @@ impl Busiest {
                 busy.error /= 2;
             }
         }
-        for standing in standings {
-            let PolicyStanding {
+        for budget in budgets {
+            let PolicyBudget {
                 name, tier, key, ..
-            } = standing;
+            } = budget;
             let hash = self.hasher.hash_one((name, tier, key));
             let known = places
                 .busy
                 .iter_mut()
-                .find(|busy| busy.hash == hash && busy.is(standing));
+                .find(|busy| busy.hash == hash && busy.is(budget));
             if let Some(known) = known {
                 known.count += 1;
             } else if let Some(request) = sketch() {
@@ -163,9 +163,9 @@ mod tests {
         let busiest = Busiest::new();
         let note = |key| {
             let parts = parts(key);
-            let standings = layer.standings(&parts);
-            assert_eq!(standings.len(), 1);
-            busiest.note(&standings, || Some(parts.clone()));
+            let budgets = layer.budgets(&parts);
+            assert_eq!(budgets.len(), 1);
+            busiest.note(&budgets, || Some(parts.clone()));
         };
         for round in 0..10_000 {
             note(1);
@@ -187,7 +187,7 @@ mod tests {
         );
         // What takes too much room to keep is not.
         let parts = parts(3);
-        busiest.note(&layer.standings(&parts), || None);
+        busiest.note(&layer.budgets(&parts), || None);
         assert!(
             busiest
                 .top(PLACES)

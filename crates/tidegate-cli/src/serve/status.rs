@@ -83,22 +83,26 @@ pub(super) async fn json(State(app): State<Arc<App>>, request: Request) -> impl 
     let mut budgets = Vec::new();
     for route in API {
         parts.uri = Uri::from_static(route);
-        for standing in layer.standings(&parts) {
-            if seen.insert((Arc::clone(&standing.name), standing.key.clone())) {
+        for standing in layer.standings_later(&parts).await {
+            let budget = &standing.budget;
+            if seen.insert((Arc::clone(&budget.name), budget.key.clone())) {
                 budgets.push(app.budget(&standing));
             }
         }
     }
-    let busiest = app.busiest.top(TOP).into_iter().filter_map(|busy| {
-        let standings = layer.standings(&busy.request);
-        // It is not there if the policy has changed since.
-        let standing = standings.into_iter().find(|standing| busy.is(standing))?;
-        Some(Busy {
-            requests: busy.at_least(),
-            tier: busy.tier.map(|tier| tier.into_owned()),
-            budget: app.budget(&standing),
-        })
-    });
+    let mut busiest = Vec::new();
+    for busy in app.busiest.top(TOP) {
+        let standings = layer.standings_later(&busy.request).await;
+        // It is not there if the policy has changed since, or the store does not answer.
+        let mut standings = standings.into_iter();
+        if let Some(standing) = standings.find(|standing| busy.is(&standing.budget)) {
+            busiest.push(Busy {
+                requests: busy.at_least(),
+                tier: busy.tier.map(|tier| tier.into_owned()),
+                budget: app.budget(&standing),
+            });
+        }
+    }
     let stats = layer.stats();
     let status = Status {
         you: You {
@@ -110,7 +114,7 @@ pub(super) async fn json(State(app): State<Arc<App>>, request: Request) -> impl 
             key_header: config.tier_header().map(ToString::to_string),
             budgets,
         },
-        busiest: busiest.collect(),
+        busiest,
         policies: stats
             .iter()
             .map(|(policy, stats)| Policy {
@@ -134,13 +138,14 @@ pub(super) async fn json(State(app): State<Arc<App>>, request: Request) -> impl 
 
 impl App {
     fn budget(&self, standing: &PolicyStanding) -> Budget {
+        let budget = &standing.budget;
         let (limit, remaining, reset, wait) = match &standing.decision {
             // What would be left, and what the request itself would take.
             Ok(allowed) => (
                 allowed.limit(),
                 allowed
                     .remaining()
-                    .saturating_add(standing.cost)
+                    .saturating_add(budget.cost)
                     .min(allowed.limit()),
                 allowed.reset_after(),
                 Some(Duration::ZERO),
@@ -153,14 +158,14 @@ impl App {
             ),
         };
         Budget {
-            policy: standing.name.to_string(),
-            key: self.masked(&standing.key),
-            quota: standing.quota.to_string(),
+            policy: budget.name.to_string(),
+            key: self.masked(&budget.key),
+            quota: budget.quota.to_string(),
             limit,
             remaining,
             reset_ms: millis(reset),
             wait_ms: wait.map(millis),
-            is_enforced: standing.is_enforced,
+            is_enforced: budget.is_enforced,
         }
     }
 
