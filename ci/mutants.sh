@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Breaks the table's protocol, or the log's, in one place at a time, in a copy, and shows that loom notices: which model,
 # and how. Prints the tables of docs/verification.md. About a quarter of an hour; not a part of ci/test.sh.
-# ci/mutants.sh [table|log]
+# ci/mutants.sh [table|log] [WHAT]: of all, or of those whose description contains WHAT.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 which=${1:-all}
+wanted=${2:-}
 case $which in
 all | table | log) ;;
-*) die "usage: ci/mutants.sh [table|log]" ;;
+*) die "usage: ci/mutants.sh [table|log] [WHAT]" ;;
 esac
 
 copy=$(mktemp -d)
@@ -21,6 +22,7 @@ survived=0
 # mutant FILE FROM TO WHAT: FROM is a literal text that occurs once.
 mutant() {
     local file=$1 from=$2 to=$3 what=$4 some log model reason status=0
+    [[ $what = *"$wanted"* ]] || return 0
     (cd "$copy" && cp "$root/$file" "$file" && FROM=$from TO=$to perl -0pi -e '
         my $n = () = /\Q$ENV{FROM}\E/g;
         die "the text to change occurs $n times in $ARGV\n" if $n != 1;
