@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # ci/http_layer.sh [ROUNDS [SECONDS]]: what the layer costs an axum handler over loopback: without a layer, with ours, and
-# with tower_governor, in turns. Prints medians: requests a second by wrk, and the server's own processor time a request,
-# which other load on the machine disturbs less; and the time of a call without a network. Also looks at the header fields with curl. Not a test of speed: nothing
-# fails for being slow. Needs wrk and curl (from Debian, if missing).
+# with tower_governor, with header fields and without, in turns. Prints medians: requests a second by wrk, and the
+# server's own processor time a request, which other load on the machine disturbs less; and the time of a call without a
+# network. Also looks at the header fields with curl. Not a test of speed: nothing fails for being slow. Needs wrk and
+# curl (from Debian, if missing).
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 rounds=${1:-7}
 seconds=${2:-2}
@@ -12,7 +13,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/http_layer
 
 cargo build --quiet --locked --release --manifest-path benches/tower/Cargo.toml
 program=$CARGO_TARGET_DIR/release/tidegate-tower-bench
-limits=(none tidegate governor)
+limits=(none tidegate governor tidegate-silent governor-silent tidegate-draft)
 work=$(mktemp -d)
 declare -A pid port
 finish() {
@@ -37,12 +38,16 @@ done
 # field LIMIT NAME: the value of a header field.
 field() { curl -fsSi "http://127.0.0.1:${port[$1]}/" | tr -d '\r' | sed -n "s/^$2: //Ip"; }
 for name in x-ratelimit-limit x-ratelimit-remaining; do
-    [ -z "$(field none $name)" ] || die "without a layer there is a $name"
+    for limit in none tidegate-silent governor-silent; do
+        [ -z "$(field $limit $name)" ] || die "with $limit there is a $name"
+    done
     for limit in tidegate governor; do
         value=$(field $limit $name)
         [[ $value =~ ^[0-9]+$ ]] || die "$name with $limit is '$value'"
     done
 done
+value=$(field tidegate-draft ratelimit)
+[[ $value =~ ^'"per-address";r='[0-9]+';t='[01]$ ]] || die "ratelimit is '$value'"
 reset=$(field tidegate x-ratelimit-reset)
 now=$(date +%s)
 ((reset >= now - 1 && reset <= now + 2)) || die "x-ratelimit-reset is $reset, and it is $now"
