@@ -36,7 +36,7 @@ const LAYERS: [&str; 6] = [
 
 fn tidegate(headers: Headers) -> RateLimitLayer {
     let policy = Policy::new("per-address", PeerAddress::new())
-        .limit(Limit::token_bucket(Quota::per_second(1_000_000)));
+        .limit(Limit::token_bucket(Quota::per_second(100_000_000)).with_burst(500));
     RateLimitLayer::builder(OnFailure::Refuse)
         .policy(policy)
         .headers(headers)
@@ -47,7 +47,7 @@ fn tidegate(headers: Headers) -> RateLimitLayer {
 fn app(layer: &str) -> Option<Router> {
     let app = Router::new().route("/", get(|| async { "hello" }));
     let mut governor = GovernorConfigBuilder::default();
-    governor.per_nanosecond(1_000).burst_size(1_000_000);
+    governor.per_nanosecond(10).burst_size(500);
     let app = match layer {
         "none" => app,
         "tidegate" => app.layer(tidegate(Headers::new().with_legacy())),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use http::header::Entry;
+use http::header::InvalidHeaderValue;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tidegate::http::{Buffer, Draft, FieldName, Headers, Standing};
@@ -245,8 +246,7 @@ fn add_fields(headers: &mut HeaderMap, standings: &[Standing<'_>], case: &Case) 
     for field in fields.fields(standings, unix_now) {
         let name = header_name(field.name());
         let value = match field.value().as_integer() {
-            // Allocates once, and `HeaderValue::from` twice.
-            Some(integer) => HeaderValue::from_str(itoa::Buffer::new().format(integer)),
+            Some(integer) => number(integer),
             // Many policies, or long names, are not worth more room on the stack.
             None => {
                 let mut buffer = Buffer::<256>::new();
@@ -267,6 +267,31 @@ fn add_fields(headers: &mut HeaderMap, standings: &[Standing<'_>], case: &Case) 
             Entry::Occupied(mut entry) if is_list && is_v10(field.name()) => entry.append(value),
             Entry::Occupied(_) => {}
         }
+    }
+}
+
+/// Small numbers are part of the program; others are allocated once, and not twice as by `HeaderValue::from`.
+fn number(number: u64) -> Result<HeaderValue, InvalidHeaderValue> {
+    /// 000 to 999, one after the other.
+    const DIGITS: [u8; 3_000] = {
+        let mut digits = [0; 3_000];
+        let mut at = 0;
+        while at < digits.len() {
+            let place = [100, 10, 1][at % 3];
+            digits[at] = b'0' + (at / 3 / place % 10) as u8;
+            at += 1;
+        }
+        digits
+    };
+    static SMALL: &str = match core::str::from_utf8(&DIGITS) {
+        Ok(digits) => digits,
+        Err(_) => panic!("digits are ASCII"),
+    };
+    let end = 3 * number.min(1_000) as usize + 3;
+    let zeros = usize::from(number < 10) + usize::from(number < 100);
+    match SMALL.get(end - 3 + zeros..end) {
+        Some(digits) => Ok(HeaderValue::from_static(digits)),
+        None => HeaderValue::from_str(itoa::Buffer::new().format(number)),
     }
 }
 
@@ -305,6 +330,13 @@ fn header_name(name: FieldName) -> HeaderName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers() {
+        for integer in (0..2_000).chain([u64::MAX]) {
+            assert_eq!(number(integer).unwrap(), integer.to_string());
+        }
+    }
 
     #[test]
     fn names() {
