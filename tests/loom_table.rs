@@ -377,6 +377,27 @@ fn full<W: Width>() {
 }
 both!(full_table, full);
 
+/// A key that is given back to while it comes is live for everybody: a third finds no room, even if the refund has seen
+/// the new tag beside the old state.
+fn full_beside_a_refund<W: Width>() {
+    const LIVE: u64 = key(2, 0, 1);
+    const NEW: u64 = key(3, 0, 0);
+    const LATE: u64 = key(4, 0, 0);
+    explore(&format!("{} full beside a refund", W::NAME), 3, || {
+        let table = table::<W>(LIMIT, 1);
+        assert_eq!(one(&table, LIVE, EARLY), 1);
+        let refund = spawn(&table, |table| table.refund(&NEW, EARLY, 1));
+        assert!(table.check_n(&NEW, EARLY, 2).is_ok());
+        let late = table.check(&LATE, EARLY).map(drop);
+        assert_eq!(late.unwrap_err().reason(), Reason::TableFull);
+        let given_back = u64::from(refund.join().unwrap());
+        settled(&table, NEW, EARLY, 2 - given_back);
+        settled(&table, LIVE, EARLY, 1);
+        settled(&table, LATE, EARLY, 0);
+    });
+}
+both!(full_table_beside_a_refund, full_beside_a_refund);
+
 /// Under `Evict` a live key may lose its debits, but nobody gets another's, and no key has two slots.
 fn evict<W: Width>() {
     const LIVE: [u64; 2] = [key(1, 0, 0), key(2, 0, 1)];
