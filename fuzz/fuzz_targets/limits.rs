@@ -141,7 +141,7 @@ fn builds(config: &Config, text: &str) {
         .extensions
         .insert(Peer(SocketAddr::from(([127, 0, 0, 1], 1))));
     for standing in layer.standings(&request) {
-        assert!(layer.stats().policy(&standing.name).is_some());
+        assert!(layer.stats().policy(&standing.budget.name).is_some());
     }
     // What was built once is built again in its place.
     config
