@@ -7,7 +7,8 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 use tidegate::{Quota, Timestamp};
 use tidegate_tower::{
-    Answer, Header, Key, KeyExtractor, Limit, OnFailure, PeerAddress, Policy, RateLimitLayer, Store,
+    Answer, Decision, Header, Key, KeyExtractor, Limit, OnFailure, PeerAddress, Policy,
+    RateLimitLayer, Store, StoreError,
 };
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -162,7 +163,7 @@ struct Down;
 
 impl Store for Down {
     fn check(&self, _: &Key, _: Timestamp, _: u64) -> Answer {
-        Answer::later(async { Err("connection refused".into()) })
+        Answer::later(async { Err::<Decision, StoreError>("connection refused".into()) })
     }
 
     fn refund(&self, _: &Key, _: Timestamp, _: u64) {}
