@@ -10,6 +10,6 @@ suite=(cargo test --package tidegate-redis --features cluster,tower "$@")
 say "one server"
 "${suite[@]}" -- --ignored
 say "a cluster"
-REDIS_CLUSTER=1 "${suite[@]}" --test limits --test same_answers -- --ignored
+REDIS_CLUSTER=1 "${suite[@]}" --test limits --test same_answers --test extremes -- --ignored
 say "two servers of HTTP that share one"
 cargo test --package tidegate-cli --test redis "$@" -- --ignored

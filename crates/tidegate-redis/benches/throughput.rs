@@ -115,7 +115,7 @@ async fn run(url: &str, rounds: u64, time: Duration) -> Result<(), Failure> {
         Limit::token_bucket(plenty).with_burst(1_000_000_000),
     )?;
     let bare = limiter("bare", attacked)?;
-    bare.check("attacker").await?;
+    assert!(bare.check("attacker").await?.is_allowed());
     let remembering = bare.clone().remembering(1_024, Duration::from_secs(1));
     let log = Limit::sliding_log(Quota::new(1_000_000, Duration::from_millis(10))?);
     let window = Quota::new(1_000_000_000, hour)?;

@@ -6,6 +6,7 @@ use tidegate::{Allowed, Denied, Timestamp};
 
 /// What the server has decided, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a decision that is not looked at limits nothing"]
 pub struct Decision {
     pub(crate) outcome: Result<Allowed, Denied>,
     pub(crate) server_time: Timestamp,

@@ -182,6 +182,7 @@ impl GuardedLimiter {
 /// An answer that there always is.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use = "a verdict that is not looked at limits nothing"]
 pub enum Verdict {
     /// The server's.
     Decided(Decision),

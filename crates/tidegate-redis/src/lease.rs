@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidegate::{Allowed, Clock, Denied, LeaseState, Timestamp};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::decision::Decision;
@@ -38,18 +39,20 @@ struct Shared {
     clock: Clock,
     max_age: Duration,
     batch: Mutex<Batch>,
-    /// Held by whoever asks the server.
-    asking: tokio::sync::Mutex<()>,
+    /// Held by the task that asks the server.
+    asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Batch {
     state: LeaseState,
     /// When it was taken, by the server's clock.
     taken_at: Timestamp,
+    /// And by this machine's.
+    granted_at: Timestamp,
     /// The refusal that the server would repeat.
     refused: Option<Refused>,
-    /// Whether a task is going to give back what is not spent.
-    is_watched: bool,
+    /// The task that is going to give back what is not spent.
+    watcher: Option<AbortHandle>,
 }
 
 /// A refusal, from between two instants.
@@ -95,10 +98,11 @@ impl RedisLease {
                 batch: Mutex::new(Batch {
                     state: state.with_max_age(max_age),
                     taken_at: Timestamp::ZERO,
+                    granted_at: Timestamp::ZERO,
                     refused: None,
-                    is_watched: false,
+                    watcher: None,
                 }),
-                asking: tokio::sync::Mutex::new(()),
+                asking: Arc::default(),
             }),
         }
     }
@@ -132,11 +136,24 @@ impl RedisLease {
         let store = shared.limiter.store();
         let deadline = store.link.options.deadline;
         let asked = timeout(deadline, async {
-            let _asking = shared.asking.lock().await;
+            let asking = Arc::clone(&shared.asking).lock_owned().await;
             // Somebody else may have asked meanwhile.
-            match shared.spend(cost) {
-                Some(outcome) => Ok(outcome),
-                None => shared.ask(cost).await,
+            if let Some(outcome) = shared.spend(cost) {
+                return Ok(outcome);
+            }
+            // A task of its own: a batch that the server has counted is not lost because this request is given up.
+            let shared = Arc::clone(shared);
+            let task = tokio::spawn(async move {
+                let _asking = asking;
+                shared.ask(cost).await
+            });
+            match task.await {
+                Ok(outcome) => outcome,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime ends.
+                    Err(_) => Err(Error::new(ErrorKind::Down)),
+                },
             }
         });
         asked.await.unwrap_or_else(|_| {
@@ -150,17 +167,19 @@ impl RedisLease {
         self.shared.batch().state.held(self.shared.clock.now())
     }
 
-    /// Gives back what is held, and says how many permits that were.
+    /// Gives back what is held, and says how many permits that were: at the end of a program, whose runtime ends before
+    /// what is given back in the background.
     ///
     /// # Errors
     ///
-    /// [`Error`] if the server could not take them.
+    /// [`Error`] if the server could not take them. Then they are lost, and counted in
+    /// [`Stats::refunds_lost`](crate::Stats::refunds_lost).
     pub async fn give_back(&self) -> Result<u64, Error> {
         let shared = &self.shared;
         let Some((taken_at, rest)) = shared.let_go(shared.clock.now()) else {
             return Ok(0);
         };
-        shared.limiter.refund(&shared.key, taken_at, rest).await?;
+        shared.refund(taken_at, rest).await?;
         Ok(rest)
     }
 }
@@ -196,11 +215,21 @@ impl Shared {
         Some((batch.taken_at, rest))
     }
 
+    async fn refund(&self, taken_at: Timestamp, rest: u64) -> Result<(), Error> {
+        let refunded = self.limiter.refund(&self.key, taken_at, rest).await;
+        // Not tried again: the server may have done it.
+        if refunded.is_err() {
+            let counts = &self.limiter.store().link.counts;
+            counts.refunds_lost.add(rest);
+        }
+        refunded.map(drop)
+    }
+
     async fn ask(self: &Arc<Self>, cost: u64) -> Result<Result<Allowed, Denied>, Error> {
         let now = self.clock.now();
         if let Some((taken_at, rest)) = self.let_go(now) {
             // Too few for this request, but maybe what the server lacks.
-            self.limiter.refund(&self.key, taken_at, rest).await?;
+            self.refund(taken_at, rest).await?;
         }
         let wanted = self.batch().state.wanted(now, cost);
         let mut decision = self.limiter.check_n(&self.key, wanted).await?;
@@ -216,10 +245,13 @@ impl Shared {
                 let terms = terms(&self.limiter, &decision, &allowed);
                 batch.state.granted(now, taken, cost, &terms);
                 batch.taken_at = decision.taken_at;
+                batch.granted_at = now;
                 batch.refused = None;
-                if taken > cost && !batch.is_watched {
-                    batch.is_watched = true;
-                    tokio::spawn(watch(Arc::downgrade(self), self.max_age));
+                // The task may have ended with the runtime that it was started on.
+                let is_watched = batch.watcher.as_ref().is_some_and(|it| !it.is_finished());
+                if taken > cost && !is_watched {
+                    let watcher = tokio::spawn(watch(Arc::downgrade(self), self.max_age));
+                    batch.watcher = Some(watcher.abort_handle());
                 }
                 Ok(Ok(batch.state.allowed(now)))
             }
@@ -248,8 +280,9 @@ fn terms(limiter: &RedisLimiter, decision: &Decision, allowed: &Allowed) -> Allo
 
 /// Gives back what nobody spends.
 async fn watch(shared: Weak<Shared>, max_age: Duration) {
+    let mut pause = max_age;
     loop {
-        tokio::time::sleep(max_age).await;
+        tokio::time::sleep(pause).await;
         let Some(shared) = shared.upgrade() else {
             return;
         };
@@ -258,9 +291,11 @@ async fn watch(shared: Weak<Shared>, max_age: Duration) {
             let mut batch = shared.batch();
             if batch.state.held(now) > 0 {
                 // A younger batch.
+                let age = now.saturating_duration_since(batch.granted_at);
+                pause = max_age.saturating_sub(age) + Duration::from_millis(1);
                 continue;
             }
-            batch.is_watched = false;
+            batch.watcher = None;
             (batch.taken_at, batch.state.give_back(now))
         };
         if let Some((_, rest)) = rest {
@@ -276,6 +311,9 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let now = self.clock.now();
         let batch = self.batch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watcher) = batch.watcher.take() {
+            watcher.abort();
+        }
         let Some((_, rest)) = batch.state.give_back(now) else {
             return;
         };

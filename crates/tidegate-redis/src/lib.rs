@@ -53,12 +53,27 @@
 //!
 //! # Servers
 //!
-//! Redis 5 or later, and what is compatible with it; tested with Redis 7.0, alone and as a cluster. Scripts use `TIME`,
-//! `GET`, `SET`, `DEL`, `PEXPIRE` and the commands of lists; the connection also uses `EVALSHA` and `EVAL`. If keys are
-//! evicted for want of memory, their budgets begin anew: the policy `noeviction` makes that an error instead.
+//! Redis 5 or later, and what is compatible with it; tested with Redis 7.0, alone and as a cluster, with either protocol.
+//! If keys are evicted for want of memory, their budgets begin anew: the policy `noeviction` makes that an error instead.
+//! A user needs no more than this, for limits under the prefix `tidegate`; another database than 0 takes `+select`, the
+//! URL's `protocol=resp3` takes `+hello`, and a cluster `+cluster|slots`:
 //!
-//! A replica that takes over may lack the last decisions before, as with everything on Redis: they are then admitted
-//! once more.
+//! ```text
+//! ACL SETUSER limits on >secret ~tidegate:* \
+//!     +evalsha +eval +time +get +set +del +pexpire \
+//!     +llen +lindex +lrange +rpush +ltrim +lrem +lset
+//! ```
+//!
+//! A script either counts everything or nothing, also when the server's memory is used up or a key holds what is not ours:
+//! it reads and decides before it writes. But a [batch](RedisLimiter::check_many) has counted what came before the key that
+//! it failed at. Replicas get what a script has written, not the script. One that takes over may lack the last decisions
+//! before, as with everything on Redis: they are then admitted once more.
+//!
+//! # Runtime
+//!
+//! Tokio's, with its I/O and its time enabled. The connection lives on the runtime that made it. If that ends, the next
+//! decision finds out, and the connection is made anew by the runtime that it is on; a runtime of one thread that is kept
+//! and no longer run, however, keeps what it was about to do.
 //!
 //! # Features
 //!
@@ -102,3 +117,15 @@ pub use tower::TowerStore;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// All that tasks share, or hold while they wait.
+const _: () = {
+    const fn is_shared<T: Send + Sync + 'static>() {}
+    is_shared::<RedisStore>();
+    is_shared::<RedisLimiter>();
+    is_shared::<RedisLease>();
+    is_shared::<GuardedLimiter>();
+    is_shared::<Verdict>();
+    is_shared::<Error>();
+    is_shared::<Builder>();
+};

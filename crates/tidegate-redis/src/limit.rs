@@ -32,15 +32,17 @@ const HOUR: u128 = 60 * MINUTE;
 ///
 /// | | refused if |
 /// |---|---|
-/// | token bucket | the burst times `d` is above 2^51, where limit/period is `n/d` in lowest terms, in microseconds; or `n` is above 37 million |
+/// | token bucket | the burst times `d` is above 2^51, where limit/period is `n/d` in lowest terms, in microseconds; or `n` is above 75 million, or with a small burst 150 |
 /// | windows, log | the period is not whole microseconds |
-/// | sliding window | limit times period is above 2^53, in the coarsest unit up to a second that divides the period |
+/// | fixed windows | the limit is 2^53 or above |
+/// | sliding window | limit times period is 2^53 or above, in the coarsest unit up to a second that divides the period |
 /// | log | the limit is above a million |
 /// | all | the period is above 35 years, or filling the burst takes more than 70 |
 ///
 /// So `5/min` may have a burst of 187 million, `7/s` one of 2 billion; 100,003 a day, whose terms do not reduce, may
-/// have 26,000. Within the range, what the server answers is what [`tidegate::TokenBucket`] and the others answer to
-/// the same timestamps.
+/// have 26,000. Within the range, and until the year 2180, what the server answers is what [`tidegate::TokenBucket`] and
+/// the others answer to the same timestamps; but where a sliding window needs a unit above a microsecond, the last window
+/// weighs what it did when the unit began: never less than it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     quota: Quota,
@@ -87,6 +89,9 @@ impl Limit {
     }
 
     /// Exactly the quota in any period; the server keeps a time for every permit in use.
+    ///
+    /// The server does nothing else while it writes or drops these: a request of cost 1,000,000 keeps it busy for a third
+    /// of a second.
     pub const fn sliding_log(quota: Quota) -> Self {
         Self::new(quota, Method::SlidingLog)
     }
@@ -127,7 +132,7 @@ impl Limit {
                 } else {
                     'a'
                 };
-                if u128::from(limit) > EXACT {
+                if u128::from(limit) >= EXACT {
                     return Err(LimitError::TooLarge);
                 }
                 (kind, limit, [period()?, limit.into(), HOUR, 0])
@@ -180,7 +185,7 @@ fn bucket(limit: u64, nanos: u128, burst: u64) -> Result<[u128; 4], LimitError> 
 /// The finest unit that keeps the products of a sliding window exact.
 fn unit(limit: u64, period: u128) -> Result<u128, LimitError> {
     let mut unit = 1;
-    while u128::from(limit) * (period / unit) > EXACT {
+    while u128::from(limit) * (period / unit) >= EXACT {
         unit *= 10;
         if unit > 1_000_000 || !period.is_multiple_of(unit) {
             return Err(LimitError::TooLarge);
@@ -295,6 +300,16 @@ mod tests {
         );
         let many = Quota::per_day(1_000_001);
         assert_eq!(rule(Limit::sliding_log(many)), Err(LimitError::LogTooLong));
+        // One more, and a sum that does not fit would be rounded to one that does.
+        let most = |limit| Quota::new(limit, Duration::from_secs(1)).unwrap();
+        for way in [
+            Limit::fixed_window,
+            Limit::anchored_window,
+            Limit::sliding_window,
+        ] {
+            assert!(way(most((1 << 53) - 1)).rule().is_ok());
+            assert_eq!(rule(way(most(1 << 53))), Err(LimitError::TooLarge));
+        }
         assert_eq!(
             rule(Limit::fixed_window(many).with_burst(1)),
             Err(LimitError::NoBurst)

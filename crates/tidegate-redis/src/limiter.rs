@@ -49,8 +49,8 @@ impl RedisLimiter {
         }
     }
 
-    /// Remembers refusals, so that a key that is blocked costs no round trip: of so many keys at a time, in 96 bytes
-    /// each, allocated now.
+    /// Remembers refusals, so that a key that is blocked costs no round trip: of so many keys at a time, rounded up to a
+    /// power of two, in 104 bytes each, allocated now.
     ///
     /// A refusal is repeated here until it would end, and for `at_most` so long: what is given back or reset on
     /// another machine is noticed after that. Clones of this limiter share the memory. Of keys that meet in one place,
@@ -223,8 +223,11 @@ impl RedisLimiter {
     /// May these requests pass now, each on its own? One script for up to 128 of them, one after the other; all are on
     /// their way at the same time.
     ///
-    /// The decisions are in the order of the requests, and those of one key are made in that order. On a cluster there
-    /// is a script for each key.
+    /// The decisions are in the order of the requests, and those of one key are made in that order, unless the server has
+    /// just lost its scripts. On a cluster there is a script for each key. Each script has the whole deadline, and all
+    /// have the same: of what the server cannot do in that time, the rest fails.
+    ///
+    /// A script that fails, because one of its keys holds what is not ours, say, has counted what came before.
     pub async fn check_many<K: AsRef<[u8]>>(
         &self,
         requests: impl IntoIterator<Item = (K, u64)>,

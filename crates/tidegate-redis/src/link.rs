@@ -12,6 +12,7 @@ use arc_swap::ArcSwapOption;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, RedisError, Value};
 use tidegate::Clock;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind};
@@ -66,6 +67,8 @@ pub(crate) struct Link {
     up: ArcSwapOption<Up>,
     /// Whether a task is about to connect.
     connecting: AtomicBool,
+    /// Whether a task is about to look for the marker.
+    looking: AtomicBool,
     /// Missed deadlines since the last answer.
     missed: AtomicU32,
     /// When the first of these was, in nanoseconds of the clock.
@@ -92,6 +95,7 @@ impl Link {
             counts: Counts::default(),
             up: ArcSwapOption::empty(),
             connecting: AtomicBool::new(false),
+            looking: AtomicBool::new(false),
             missed: AtomicU32::new(0),
             missed_since: AtomicU64::new(0),
             clock: Clock::new(),
@@ -205,14 +209,26 @@ impl Link {
         self.reconnect();
     }
 
-    /// Starts the task that connects, unless it runs.
+    /// Starts the task that connects, unless it runs, or this is no runtime to run it on.
     pub(crate) fn reconnect(self: &Arc<Self>) {
-        // AcqRel is not needed: the flag only keeps a second task from starting, and what a task leaves behind is
-        // published by `up`.
-        if self.connecting.swap(true, Ordering::Relaxed) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        // AcqRel: with the swap of a task that ends, in `is_done`. Whoever finds the flag set has lost the connection
+        // before, and that task sees it.
+        if self.connecting.swap(true, Ordering::AcqRel) {
             return;
         }
-        tokio::spawn(connect_until_up(Arc::downgrade(self)));
+        runtime.spawn(connect_until_up(Arc::downgrade(self)));
+    }
+
+    /// Whether the task that has connected may end: not if the connection is lost again already, and whoever lost it
+    /// took this task to be at work still.
+    fn is_done(&self) -> bool {
+        // AcqRel: with the swap in `reconnect`. If that came before, it found the flag set, and what it has lost is seen
+        // here; if it comes after, it finds the flag cleared, and starts a task.
+        self.connecting.swap(false, Ordering::AcqRel);
+        self.up.load().is_some() || self.connecting.swap(true, Ordering::AcqRel)
     }
 
     /// Connects once.
@@ -257,14 +273,26 @@ impl Link {
         Ok(())
     }
 
-    /// A server that does not know the scripts may be another one.
+    /// A server that does not know the scripts may be another one. Many find that out at once: one of them looks.
     fn look_for_marker(self: &Arc<Self>, up: &Arc<Up>) {
-        let (link, up) = (Arc::downgrade(self), Arc::clone(up));
-        tokio::spawn(async move {
-            if let Some(link) = link.upgrade() {
-                // If this fails, so do the decisions.
-                let _ = timeout(link.options.deadline, link.meet(&up.connection)).await;
+        /// Also if the runtime ends before the task does.
+        struct Done(Arc<Link>);
+
+        impl Drop for Done {
+            fn drop(&mut self) {
+                self.0.looking.store(false, Ordering::Relaxed);
             }
+        }
+
+        // Relaxed: it only keeps a second task from starting.
+        if self.looking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (done, up) = (Done(Arc::clone(self)), Arc::clone(up));
+        tokio::spawn(async move {
+            let link = &done.0;
+            // If this fails, so do the decisions.
+            let _ = timeout(link.options.deadline, link.meet(&up.connection)).await;
         });
     }
 }
@@ -293,17 +321,18 @@ impl Target {
 /// The task that connects, until the server is up or nobody is interested any more.
 async fn connect_until_up(link: Weak<Link>) {
     /// Also if the runtime ends before the task does: the link may be used from another.
-    struct Done(Weak<Link>);
+    struct Done(Option<Weak<Link>>);
 
     impl Drop for Done {
         fn drop(&mut self) {
-            if let Some(link) = self.0.upgrade() {
-                link.connecting.store(false, Ordering::Relaxed);
+            if let Some(link) = self.0.take().and_then(|link| link.upgrade()) {
+                // Release: with the swap in `reconnect`.
+                link.connecting.store(false, Ordering::Release);
             }
         }
     }
 
-    let _done = Done(Weak::clone(&link));
+    let mut done = Done(Some(Weak::clone(&link)));
     let Some(first) = link.upgrade() else { return };
     let (least, most) = first.options.backoff;
     // A server that takes connections and then does not answer is asked more and more seldom.
@@ -317,12 +346,47 @@ async fn connect_until_up(link: Weak<Link>) {
             let share = ahash::RandomState::new().hash_one(0) as u32;
             let half = pause / 2;
             tokio::time::sleep(half + half.mul_f64(f64::from(share) / f64::from(u32::MAX))).await;
-            doublings += 1;
+            doublings = doublings.saturating_add(1);
         }
         at_once = false;
         let Some(link) = link.upgrade() else { return };
-        if link.connect().await.is_ok() {
+        if link.connect().await.is_ok() && link.is_done() {
+            // The flag may be somebody else's by now.
+            done.0 = None;
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Arc<Link> {
+        let client = redis::Client::open("redis://127.0.0.1/").unwrap();
+        let options = Options {
+            deadline: Duration::from_millis(50),
+            connect_deadline: Duration::from_millis(50),
+            patience: 5,
+            backoff: (Duration::from_millis(1), Duration::from_millis(1)),
+            prefix: "p".to_owned(),
+        };
+        Link::new(Target::Single(client), options)
+    }
+
+    /// Whoever loses a connection just after it was made finds the flag still set, and starts no task.
+    #[test]
+    fn a_connection_lost_at_once_is_made_anew() {
+        let link = link();
+        link.connecting.store(true, Ordering::Relaxed);
+        assert!(!link.is_done(), "the task must go on");
+        assert!(link.connecting.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn without_a_runtime_nothing_panics_and_nothing_is_claimed() {
+        let link = link();
+        link.reconnect();
+        assert!(!link.connecting.load(Ordering::Relaxed));
     }
 }

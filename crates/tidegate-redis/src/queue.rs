@@ -20,52 +20,62 @@ pub(crate) struct Queue {
     sender: Mutex<Option<Sender<Refund>>>,
 }
 
+/// Lost when it is dropped, unless it is done.
 struct Refund {
     limiter: RedisLimiter,
     /// As it is called on the server.
     key: Vec<u8>,
     taken_at: Timestamp,
     cost: u64,
+    is_done: bool,
+}
+
+impl Drop for Refund {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let most = self.limiter.rule().limit;
+            let lost = self.cost.min(most);
+            self.limiter.store().link.counts.refunds_lost.add(lost);
+        }
+    }
 }
 
 impl RedisLimiter {
     /// [`refund`](Self::refund), that neither waits nor can be waited for: for a request that is abandoned, say.
     ///
     /// It is done in the background, together with others. What cannot be done, because there are too many, the server
-    /// is down, or this is no Tokio runtime, is lost and counted in
-    /// [`Stats::refunds_lost`](crate::Stats::refunds_lost).
+    /// is down, or the runtime ends first, is lost and counted in [`Stats::refunds_lost`](crate::Stats::refunds_lost);
+    /// so is what is given back outside of a Tokio runtime, if nothing was inside of one before.
     pub fn refund_later(&self, key: impl AsRef<[u8]>, taken_at: Timestamp, cost: u64) {
         let refund = Refund {
             key: self.key(key.as_ref()),
             limiter: self.clone(),
             taken_at,
             cost,
+            is_done: false,
         };
-        let link = &self.store().link;
-        if !link.refunds.push(refund) {
-            link.counts.refunds_lost.add(cost);
-        }
+        self.store().link.refunds.push(refund);
     }
 }
 
 impl Queue {
-    fn push(&self, refund: Refund) -> bool {
-        let Ok(runtime) = Handle::try_current() else {
-            return false;
-        };
+    fn push(&self, refund: Refund) {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         // The task may have ended with the runtime that it was started on.
         let live = match sender.take().filter(|sender| !sender.is_closed()) {
             Some(live) => live,
             None => {
+                let Ok(runtime) = Handle::try_current() else {
+                    return;
+                };
                 let (new, receiver) = channel(CAPACITY);
                 runtime.spawn(work(receiver));
                 new
             }
         };
-        let is_queued = live.try_send(refund).is_ok();
+        // What does not fit is dropped.
+        let _ = live.try_send(refund);
         *sender = Some(live);
-        is_queued
     }
 }
 
@@ -82,11 +92,9 @@ async fn work(mut receiver: Receiver<Refund>) {
                 refunds.len()
             };
             let asks: Vec<Ask<'_>> = refunds[..together].iter().map(Refund::ask).collect();
-            if store.give_back(When::Server, &asks).await.is_err() {
-                let lost = asks.iter().fold(0, |sum, ask| ask.cost.saturating_add(sum));
-                store.link.counts.refunds_lost.add(lost);
-            }
-            for refund in refunds.drain(..together) {
+            let is_done = store.give_back(When::Server, &asks).await.is_ok();
+            for mut refund in refunds.drain(..together) {
+                refund.is_done = is_done;
                 refund.limiter.forget(&refund.key);
             }
         }

@@ -159,6 +159,7 @@ mod tests {
     fn memory_is_as_large_as_chosen_whoever_comes() {
         let refusals = Refusals::new(3, Duration::from_secs(3_600));
         assert_eq!(refusals.places.len(), 4);
+        assert_eq!(size_of::<Mutex<Place>>(), 104, "as documented");
         for key in 0..1_000_u32 {
             let key = key.to_be_bytes();
             refusals.remember(&key, 1, refusals.now(), denied(Duration::from_secs(3_000)));

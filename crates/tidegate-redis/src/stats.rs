@@ -83,7 +83,7 @@ pub struct Stats {
     /// How often the server did not know a script, and was sent it: once after each start, usually.
     pub scripts_sent: u64,
     /// How often a server was found that had forgotten everything: another one, or one restarted without its data.
-    /// Then all keys begin anew.
+    /// Then all keys begin anew. Of a cluster, only the server that has the marker is looked at.
     pub state_lost: u64,
     /// Whether the server is taken to be alive.
     pub is_up: bool,

@@ -54,7 +54,9 @@ impl RedisStore {
     /// A limiter on this server. Limiters of one name share their keys, on all machines.
     ///
     /// The same name may be given another limit later: what a key has used stays used, in permits, if it is counted in
-    /// the same way.
+    /// the same way. While both are used, as in a rolling deployment, they count together, and admit no more than the
+    /// larger would; but what is older than the shorter period may be forgotten, and what is told of waits may be too short
+    /// until what a larger limit has counted is back.
     ///
     /// # Errors
     ///
@@ -233,6 +235,8 @@ impl Builder {
     }
 
     /// How long a decision may take; 50 ms unless this says otherwise.
+    ///
+    /// Only what misses this deadline tells that a server is dead: a shorter one around a decision does not.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options.deadline = deadline;
@@ -254,9 +258,10 @@ impl Builder {
     }
 
     /// How long to wait before connecting is tried again: `least` at first, then twice as long each time, up to `most`;
-    /// 50 ms and 5 s unless this says otherwise.
+    /// 50 ms and 5 s unless this says otherwise, and at least 1 ms.
     #[must_use]
     pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
+        let least = least.max(Duration::from_millis(1));
         self.options.backoff = (least, most.max(least));
         self
     }

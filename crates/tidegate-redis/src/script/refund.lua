@@ -18,7 +18,7 @@ for i, key in ipairs(KEYS) do
   elseif kind == 'l' then
     reply[i] = log(key, cost, taken, a)
   else
-    reply[i] = window(key, cost, taken, a, b, c, kind == 'a')
+    reply[i] = window(key, cost, taken)
   end
 end
 return reply

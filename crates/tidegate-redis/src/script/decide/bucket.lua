@@ -12,6 +12,6 @@ local function bucket(raw, cost, num, den, burst, horizon)
   local left = floor(max(full - debt, 0) / den)
   local next = left < burst and ceil((debt - (burst - left - 1) * den) / num) or -1
   local reset = ceil(debt / num)
-  return code, left, retry, next, reset, 0, now, code == 1 and cost > 0 and bucket_state(debt, num, den), reset
+  return code, left, retry, next, reset, 0, now, code == 1 and cost > 0 and bucket_state(debt, num, den, burst), reset
 end
 

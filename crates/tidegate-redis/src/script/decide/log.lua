@@ -7,7 +7,7 @@ local function log(key, cost, period, limit, late)
   if newest <= now - period or newest - now > late then
     -- All of it is expired, or the leftover of a clock that has jumped back.
     at, expired = now, length
-  elseif tonumber(call('LINDEX', key, 0)) <= at - period then
+  elseif length > 0 and tonumber(call('LINDEX', key, 0)) <= at - period then
     expired = log_until(key, length, at - period)
   end
   local used = length - expired

@@ -1,6 +1,9 @@
 -- Time into a window is counted in whole units, so that limit * period / unit stays below 2^53.
 local function sliding(raw, cost, period, limit, late, unit)
-  local start, previous, current = sliding_at(raw, now, period, limit, late)
+  local start, kept, current = sliding_at(raw, now, period, limit, late)
+  -- Nobody waits out a larger limit; but what it has counted stays.
+  local previous = min(kept, limit)
+  current = min(current, limit)
   local whole = period / unit
   local rest = min(whole, whole - floor((now - start) / unit))
   local ends = start + period - now
@@ -24,6 +27,6 @@ local function sliding(raw, cost, period, limit, late, unit)
   local next = left < limit and wait(left + 1) or -1
   local reset = current > 0 and ends + period or previous > 0 and ends or 0
   return code, left, retry, next, reset, ends, max(now, start),
-    code == 1 and cost > 0 and sliding_state(start, previous, current, period), reset
+    code == 1 and cost > 0 and sliding_state(start, kept, current, period), reset
 end
 

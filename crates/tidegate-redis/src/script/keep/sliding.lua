@@ -1,11 +1,15 @@
 -- Sliding window. Kept: when its current window begins, the counts of the last one and of this one, and how long
--- they are. Returns start, previous and current.
+-- they are.
+local function sliding_kept(raw)
+  if #raw ~= 32 then error('this is not the state of a sliding window') end
+  return unpack_state('<dddd', raw)
+end
+
+-- Start and counts of the windows at a time; after a limit was lowered, more may be counted than it allows.
 local function sliding_at(raw, at, period, limit, late)
   local fresh = at - at % period
   if not raw then return fresh, 0, 0 end
-  if #raw ~= 32 then error('this is not the state of a sliding window') end
-  local start, previous, current, length = unpack_state('<dddd', raw)
-  previous, current = min(previous, limit), min(current, limit)
+  local start, previous, current, length = sliding_kept(raw)
   if length ~= period then
     -- Another limit's: what still weighs is counted in the window that is current.
     local age = at - start

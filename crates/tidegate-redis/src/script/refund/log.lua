@@ -4,14 +4,16 @@ local function log(key, cost, taken, period)
   if length == 0 or now - taken >= period then return 0 end
   local first = log_until(key, length, taken - 1)
   local entries = call('LRANGE', key, first, first + cost - 1)
-  local i = 1
-  while entries[i] do
-    local last = i
-    while entries[last + 1] == entries[i] do last = last + 1 end
-    -- Equal ones lie side by side: so many from the first on are those, or as good.
-    call('LREM', key, last - i + 1, entries[i])
-    i = last + 1
+  local n = #entries
+  if n == 0 then return 0 end
+  local entry = entries[1]
+  if entry ~= entries[n] then
+    -- One search finds them all if they are alike. Equal ones lie side by side anyway: so many are those, or as good.
+    entry = ''
+    for i = 1, n do call('LSET', key, first + i - 1, entry) end
   end
-  return #entries > 0 and 1 or 0
+  -- From the nearer end.
+  call('LREM', key, 2 * first > length and -n or n, entry)
+  return 1
 end
 

@@ -1,0 +1,299 @@
+//! How servers are reached, by whom, and what stays behind.
+
+#![allow(clippy::std_instead_of_alloc, reason = "tests have std")]
+
+mod common;
+
+use core::future::Future;
+use core::time::Duration;
+use std::time::Instant;
+
+use common::{PATIENCE, Server, free_port};
+use tidegate::{LeaseState, Quota, Timestamp};
+use tidegate_redis::{Error, ErrorKind, Limit, OnError, RedisStore, Request};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn all(limit: u64) -> [(&'static str, Limit); 5] {
+    let quota = Quota::new(limit, 1_000 * HOUR).unwrap();
+    [
+        ("bucket", Limit::token_bucket(quota)),
+        ("fixed", Limit::fixed_window(quota)),
+        ("anchored", Limit::anchored_window(quota)),
+        ("sliding", Limit::sliding_window(quota)),
+        ("log", Limit::sliding_log(quota)),
+    ]
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+async fn wait_until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
+    let begun = Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Everything that a store does, as whoever the URL says.
+async fn everything(url: &str) -> Result<RedisStore, Error> {
+    let builder = RedisStore::builder(url)?.deadline(PATIENCE);
+    let store = builder.connect().await?;
+    let limiters = all(5).map(|(name, limit)| store.limiter(name, limit).unwrap());
+    for limiter in &limiters {
+        let taken = limiter.check_n("k", 2).await?;
+        assert!(taken.is_allowed());
+        assert!(limiter.check_n("k", 3).await?.is_allowed());
+        assert!(!limiter.check("k").await?.is_allowed());
+        assert!(limiter.refund("k", taken.taken_at(), 2).await?);
+        assert_eq!(limiter.peek("k").await?.result().unwrap().remaining(), 1);
+        for decision in limiter.check_many([("a", 1), ("b", 1)]).await {
+            assert!(decision?.is_allowed());
+        }
+        // Some long ago, and a few of different times that go back together.
+        let hours = |n: u64| Timestamp::from_secs(1_800_000_000 + 3_600 * n);
+        for at in [0, 900, 901, 1_000] {
+            assert!(limiter.check_at("old", 1, hours(at)).await?.is_allowed());
+        }
+        limiter
+            .refund_at("old", hours(900), 2, hours(1_000))
+            .await?;
+        limiter.reset("k").await?;
+    }
+    let requests: Vec<Request<'_>> = limiters.iter().map(|it| Request::new(it, "k")).collect();
+    for decision in store.check_all(&requests).await? {
+        assert!(decision.is_allowed());
+    }
+    Ok(store)
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn databases_and_the_newer_protocol() {
+    let server = Server::start();
+    for path in ["3", "?protocol=resp3", "4?protocol=resp3"] {
+        everything(&format!("{}{path}", server.url()))
+            .await
+            .unwrap();
+        let _: () = server.command(&["FLUSHALL"]);
+    }
+    everything(&format!("{}3", server.url())).await.unwrap();
+    let keyspace: String = server.command(&["INFO", "keyspace"]);
+    assert!(
+        keyspace.contains("db3:keys=") && !keyspace.contains("db0"),
+        "{keyspace}"
+    );
+}
+
+/// The line in the documentation is enough, and nothing else is allowed by it.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn the_least_permissions() {
+    let server = Server::start();
+    let documented = include_str!("../src/lib.rs")
+        .lines()
+        .skip_while(|line| !line.starts_with("//! ACL SETUSER"))
+        .take_while(|line| *line != "//! ```")
+        .map(|line| line.trim_start_matches("//!").trim_end_matches('\\'))
+        .collect::<String>();
+    let words: Vec<&str> = documented.split_whitespace().collect();
+    assert_eq!(words[..2], ["ACL", "SETUSER"]);
+    let _: () = server.command(&words);
+    let url = format!("redis://limits:secret@127.0.0.1:{}/", server.port());
+    everything(&url).await.unwrap();
+
+    // Each of the commands is needed.
+    for word in words.iter().filter(|word| word.starts_with('+')) {
+        let without = word.replace('+', "-");
+        let _: () = server.command(&["ACL", "SETUSER", "limits", &without]);
+        let refused = everything(&url).await.map(drop);
+        let refused = refused.expect_err(&format!("{word} is not needed"));
+        assert_eq!(refused.kind(), ErrorKind::Server, "{word}");
+        let _: () = server.command(&["FLUSHALL"]);
+        let _: () = server.command(&["ACL", "SETUSER", "limits", word]);
+        let _: () = server.command(&["SCRIPT", "FLUSH"]);
+    }
+    everything(&url).await.unwrap();
+
+    // Without permission there is an error, and no refusal.
+    let store = RedisStore::builder(&url).unwrap().deadline(PATIENCE);
+    let store = store.prefix("other").unwrap().connect().await;
+    assert_eq!(store.unwrap_err().kind(), ErrorKind::Server);
+    let wrong = format!("redis://limits:wrong@127.0.0.1:{}/", server.port());
+    let error = RedisStore::builder(&wrong)
+        .unwrap()
+        .connect()
+        .await
+        .unwrap_err();
+    assert!(
+        !format!("{error} {error:?}").contains("wrong@"),
+        "{error:?}"
+    );
+}
+
+/// A server that may not write, for whatever reason, is up, and not ready.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn writes_that_the_server_refuses() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limiter = store.limiter("a", all(5)[0].1).unwrap();
+    assert!(limiter.check("k").await.unwrap().is_allowed());
+    let _: () = server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    assert_eq!(
+        limiter.check("k").await.unwrap_err().kind(),
+        ErrorKind::NotReady
+    );
+    assert_eq!(
+        limiter.check("k").await.unwrap_err().kind(),
+        ErrorKind::Down
+    );
+    let _: () = server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    wait_until("the server", || async { limiter.check("k").await.is_ok() }).await;
+
+    // A disk that is full: here, a folder is where the snapshot should go.
+    let folder: Vec<String> = server.command(&["CONFIG", "GET", "dir"]);
+    std::fs::create_dir(std::path::Path::new(&folder[1]).join("dump.rdb")).unwrap();
+    let _: () = server.command(&["CONFIG", "SET", "save", "3600 1"]);
+    let _: String = server.command(&["BGSAVE"]);
+    wait_until("the error", || async {
+        let info: String = server.command(&["INFO", "persistence"]);
+        info.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    assert_eq!(
+        limiter.check("k").await.unwrap_err().kind(),
+        ErrorKind::NotReady
+    );
+    let _: () = server.command(&["CONFIG", "SET", "save", ""]);
+    wait_until("the server", || async { limiter.check("k").await.is_ok() }).await;
+}
+
+/// A thousand requests that meet an empty script cache look once whether the server is another one.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn a_flushed_cache_is_looked_into_once() {
+    let server = Server::start();
+    let store = server.store().await;
+    // A log uses no SET.
+    let limiter = store.limiter("a", all(100_000)[4].1).unwrap();
+    let sets = || -> u64 {
+        let stats: String = server.command(&["INFO", "commandstats"]);
+        let line = stats
+            .lines()
+            .find_map(|it| it.strip_prefix("cmdstat_set:calls="));
+        line.unwrap().split(',').next().unwrap().parse().unwrap()
+    };
+    let before = sets();
+    let _: () = server.command(&["SCRIPT", "FLUSH"]);
+    let checks = (0..1_000).map(|_| limiter.check("k"));
+    for decision in futures_util::future::join_all(checks).await {
+        assert!(decision.unwrap().is_allowed());
+    }
+    wait_until("the look", || async { sets() > before }).await;
+    assert!(limiter.check("k").await.unwrap().is_allowed());
+    assert!(sets() - before < 5, "{}", sets() - before);
+    assert!(store.stats().scripts_sent > 5, "{}", store.stats());
+}
+
+/// Nothing is left running, or connected, when nobody has the store any more.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn tasks_end_with_their_store() {
+    let server = Server::start();
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks(), 0);
+    for _ in 0..20 {
+        let store = server.store().await;
+        for (name, limit) in all(10_000) {
+            let limiter = store.limiter(name, limit).unwrap().remembering(4, HOUR);
+            let lease = limiter.lease_with("k", LeaseState::new(8..=8), Duration::MAX);
+            for _ in 0..4 {
+                assert!(lease.check().await.unwrap().is_ok());
+            }
+            let taken = limiter.check("k").await.unwrap().taken_at();
+            limiter.refund_later("k", taken, 1);
+            assert!(
+                limiter
+                    .guarded(OnError::Refuse)
+                    .check("k")
+                    .await
+                    .is_allowed()
+            );
+        }
+        let _: () = server.command(&["SCRIPT", "FLUSH"]);
+        let limiter = store.limiter("log", all(10_000)[4].1).unwrap();
+        assert!(limiter.check("k").await.unwrap().is_allowed());
+    }
+    // And one that tries to connect.
+    let nobody = format!("redis://127.0.0.1:{}/", free_port());
+    let nobody = RedisStore::builder(&nobody).unwrap();
+    let nobody = nobody.backoff(Duration::from_millis(1), Duration::from_millis(10));
+    drop(nobody.connect_later());
+    wait_until("the tasks", || async { tasks() == 0 }).await;
+    wait_until("the connections", || async {
+        let clients: String = server.command(&["CLIENT", "LIST"]);
+        clients.lines().count() == 1
+    })
+    .await;
+}
+
+/// A runtime that ends takes its connection along, and no more than that.
+#[test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+fn a_store_outlives_a_runtime() {
+    let server = Server::start();
+    let first = runtime();
+    let store = first.block_on(server.store());
+    let limiter = store.limiter("a", all(1_000)[1].1).unwrap();
+    let lease = limiter.lease("k", 8..=8);
+    first.block_on(async {
+        for _ in 0..4 {
+            assert!(lease.check().await.unwrap().is_ok());
+        }
+    });
+    drop(first);
+    for _ in 0..2 {
+        let next = runtime();
+        next.block_on(async {
+            wait_until("the server", || async { limiter.check("a").await.is_ok() }).await;
+            // What it held goes back, and is watched again.
+            let begun = Instant::now();
+            while lease.check().await.is_err() || lease.held() == 0 {
+                assert!(begun.elapsed() < PATIENCE);
+            }
+            let held = lease.held();
+            wait_until("what is held", || async { lease.held() == 0 }).await;
+            assert!(held > 0);
+        });
+    }
+}
+
+/// What a runtime takes along when it ends is lost, and said to be.
+#[test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+fn refunds_lost_with_a_runtime_are_counted() {
+    let server = Server::start();
+    let first = runtime();
+    let store = first.block_on(server.store());
+    let limiter = store.limiter("a", all(1_000)[1].1).unwrap();
+    first.block_on(async {
+        let taken = limiter.check_n("k", 20).await.unwrap().taken_at();
+        let _: () = server.command(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+        for _ in 0..5 {
+            limiter.refund_later("k", taken, 2);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        limiter.refund_later("k", taken, 3);
+    });
+    // Outside, too, there is a task to take it.
+    limiter.refund_later("k", Timestamp::ZERO, 4);
+    assert_eq!(store.stats().refunds_lost, 0);
+    drop(first);
+    assert_eq!(store.stats().refunds_lost, 17);
+    limiter.refund_later("k", Timestamp::ZERO, 1);
+    assert_eq!(store.stats().refunds_lost, 18);
+}
