@@ -113,10 +113,9 @@ impl Link {
         }
     }
 
-    /// Whether decisions fail at once.
-    #[cfg(feature = "tower")]
-    pub(crate) fn is_down(&self) -> bool {
-        self.up.load().is_none()
+    /// Whether decisions are sent; if not, they fail at once.
+    pub(crate) fn is_up(&self) -> bool {
+        self.up.load().is_some()
     }
 
     /// Sends a command that names a script by its hash, or, if the server does not know it, holds it in full; within
@@ -200,7 +199,6 @@ impl Link {
             // Somebody else has found that out already.
             return;
         }
-        self.counts.is_up.store(false, Ordering::Relaxed);
         if up.since.elapsed() < self.options.backoff.1 {
             self.flaps.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -241,7 +239,6 @@ impl Link {
             .map_err(|_| Error::new(ErrorKind::Deadline))??;
         self.counts.connections.add(1);
         self.missed.store(0, Ordering::Relaxed);
-        self.counts.is_up.store(true, Ordering::Relaxed);
         self.up.store(Some(Arc::new(Up {
             connection,
             since: Instant::now(),

@@ -1,11 +1,11 @@
 //! What has happened so far.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::ErrorKind;
 
-/// Counts and the connection's state. Nothing is published by them: Relaxed throughout.
+/// Counts. Nothing is published by them: Relaxed throughout.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) allowed: Count,
@@ -18,7 +18,6 @@ pub(crate) struct Counts {
     pub(crate) connections: Count,
     pub(crate) scripts_sent: Count,
     pub(crate) state_lost: Count,
-    pub(crate) is_up: AtomicBool,
     errors: [Count; ErrorKind::ALL.len()],
 }
 
@@ -42,7 +41,7 @@ impl Counts {
         }
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self, is_up: bool) -> Stats {
         Stats {
             allowed: self.allowed.get(),
             refused: self.refused.get(),
@@ -54,7 +53,7 @@ impl Counts {
             connections: self.connections.get(),
             scripts_sent: self.scripts_sent.get(),
             state_lost: self.state_lost.get(),
-            is_up: self.is_up.load(Ordering::Relaxed),
+            is_up,
             errors: core::array::from_fn(|place| self.errors[place].get()),
         }
     }

@@ -173,7 +173,7 @@ impl RedisStore {
 
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
-        self.link.counts.stats()
+        self.link.counts.stats(self.link.is_up())
     }
 }
 

@@ -41,7 +41,7 @@ impl Store for TowerStore {
             return Answer::ready(decision.outcome);
         }
         let link = &self.limiter.store().link;
-        if link.is_down() {
+        if !link.is_up() {
             link.reconnect();
             link.counts.error(ErrorKind::Down);
             return Answer::Ready(Err(Box::new(Error::new(ErrorKind::Down))));
