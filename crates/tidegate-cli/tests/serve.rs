@@ -220,6 +220,7 @@ fn metrics_count_what_was_answered() {
     server.drive("/foo", &["-n", "3"]);
     server.drive("/no/such/path", &["-n", "2"]);
     let (head, text) = server.get("/metrics", "");
+    assert!(text.contains("# HELP tidegate_live_keys "), "{text}");
     assert!(
         head.contains("\r\ncontent-type: text/plain; version=0.0.4"),
         "{head}"
@@ -245,6 +246,14 @@ fn metrics_count_what_was_answered() {
         ("tidegate_refused_total{policy=\"bar\"}", 3.0),
         ("tidegate_admitted_total{policy=\"per-address\"}", 8.0),
         ("tidegate_serve_log_lines_lost_total", 0.0),
+        (
+            "tidegate_live_keys{policy=\"bar\",tier=\"client-1\",candidate=\"false\"}",
+            1.0,
+        ),
+        (
+            "tidegate_live_keys{policy=\"bar\",tier=\"client-2\",candidate=\"false\"}",
+            0.0,
+        ),
     ] {
         assert_eq!(metric(&text, name), Some(value), "{name} in\n{text}");
     }

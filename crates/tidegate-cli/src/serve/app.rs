@@ -14,6 +14,7 @@ use axum::routing::{any, get};
 use axum::{Extension, Router};
 use jiff::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
+use tidegate::{Clock, Limiter, Quota, TokenBucket};
 
 use super::access_log::{AccessLog, Line};
 use super::busiest::Busiest;
@@ -37,6 +38,9 @@ pub(crate) struct App {
     /// Masks keys: another one each time the server starts.
     pub(super) mask: ahash::RandomState,
     metrics: PrometheusHandle,
+    /// How often keys are counted.
+    scrapes: Limiter<TokenBucket>,
+    clock: Clock,
 }
 
 impl App {
@@ -47,6 +51,8 @@ impl App {
             busiest: Busiest::new(),
             mask: ahash::RandomState::new(),
             metrics,
+            scrapes: Limiter::new(TokenBucket::new(Quota::per_second(1))),
+            clock: Clock::new(),
         }
     }
 
@@ -226,6 +232,10 @@ async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
         header::CONTENT_TYPE,
         "text/plain; version=0.0.4; charset=utf-8",
     );
+    // Counting the keys visits whole tables, and everybody may ask.
+    if app.scrapes.check(app.clock.now()).is_ok() {
+        app.limits.layer().publish_occupancy();
+    }
     if let Some(redis) = app.limits.redis() {
         telemetry::redis(&redis.stats());
     }

@@ -28,6 +28,7 @@ pub(crate) fn install() -> Result<PrometheusHandle> {
     metrics::describe_counter!(LOST, "Lines of the access log that were lost");
     metrics::describe_counter!(RELOADS, "Times the configuration was read again, by result");
     metrics::describe_gauge!(CONNECTIONS, "Open connections");
+    tidegate_tower::describe_metrics();
     log_lines_written(0);
     log_lines_lost(0);
     for result in [true, false] {
