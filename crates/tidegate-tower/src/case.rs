@@ -2,8 +2,9 @@
 
 use core::fmt;
 use core::task::{Context, Poll};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use http::HeaderValue;
 use http::request::Parts;
 use smallvec::SmallVec;
 use tidegate::http::Standing;
@@ -423,6 +424,16 @@ impl Case {
             Some(Standing::new(policy, asked.decision?))
         });
         told.collect()
+    }
+
+    /// Where the field that describes the policies can be kept: if there is but one, that says the same to all clients.
+    pub(crate) fn policy_field(&self) -> Option<&OnceLock<HeaderValue>> {
+        match &self.asked[..] {
+            [asked] if asked.partition_key.is_none() => {
+                Some(&self.plan.policies[asked.policy].told_fields[asked.limit])
+            }
+            _ => None,
+        }
     }
 
     /// The request has ended: gives back what is to be, and corrects the decisions that are told.

@@ -2,7 +2,7 @@
 
 use core::error::Error;
 use core::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidegate::Timestamp;
 
@@ -94,6 +94,7 @@ impl Opener<'_> {
         };
         Ok(Active {
             limits,
+            told_fields: all_told.iter().map(|_| OnceLock::new()).collect(),
             told: all_told,
             limit,
             tiers,

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
-use http::{Method, header};
+use http::{HeaderValue, Method, header};
 use tidegate::http::{Headers, Policy as Told, PolicyBuf, PolicyError};
 use tidegate::{Clock, Timestamp};
 
@@ -29,6 +29,8 @@ pub(crate) struct Active {
     pub(crate) limits: Vec<OpenLimit>,
     /// What clients are told of each of these.
     pub(crate) told: Vec<PolicyBuf>,
+    /// The field that says that, once it has been written.
+    pub(crate) told_fields: Vec<OnceLock<HeaderValue>>,
     pub(crate) limit: Option<usize>,
     pub(crate) tiers: HashMap<Cow<'static, str>, usize>,
     pub(crate) candidate: Option<OpenLimit>,

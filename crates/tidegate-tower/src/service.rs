@@ -4,7 +4,7 @@ use core::fmt::{self, Write as _};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use http::header::Entry;
 use http::header::InvalidHeaderValue;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use tidegate::http::{Buffer, Draft, FieldName, Headers, Standing};
+use tidegate::http::{Buffer, Draft, Field, FieldName, Headers, Standing};
 use tower_service::Service;
 
 use crate::body::ResponseBody;
@@ -245,20 +245,23 @@ fn add_fields(headers: &mut HeaderMap, standings: &[Standing<'_>], case: &Case) 
     let is_list = fields.draft() == Some(Draft::V10);
     for field in fields.fields(standings, unix_now) {
         let name = header_name(field.name());
-        let value = match field.value().as_integer() {
-            Some(integer) => number(integer),
-            // Many policies, or long names, are not worth more room on the stack.
-            None => {
-                let mut buffer = Buffer::<256>::new();
-                match write!(buffer, "{}", field.value()) {
-                    Ok(()) => HeaderValue::from_bytes(buffer.as_bytes()),
-                    Err(_) => HeaderValue::try_from(field.value().to_string()),
-                }
-            }
+        let kept = match field.name() {
+            FieldName::RateLimitPolicy => case.policy_field(),
+            _ => None,
         };
-        // It is printable ASCII.
-        let Ok(value) = value else {
-            continue;
+        let value = match kept.and_then(OnceLock::get) {
+            Some(value) => value.clone(),
+            None => match header_value(&field) {
+                Ok(value) => {
+                    if let Some(kept) = kept {
+                        // Whoever was first wrote the same.
+                        let _ = kept.set(value.clone());
+                    }
+                    value
+                }
+                // It is printable ASCII.
+                Err(_) => continue,
+            },
         };
         match headers.entry(name) {
             Entry::Vacant(entry) => {
@@ -267,6 +270,18 @@ fn add_fields(headers: &mut HeaderMap, standings: &[Standing<'_>], case: &Case) 
             Entry::Occupied(mut entry) if is_list && is_v10(field.name()) => entry.append(value),
             Entry::Occupied(_) => {}
         }
+    }
+}
+
+fn header_value(field: &Field<'_>) -> Result<HeaderValue, InvalidHeaderValue> {
+    if let Some(integer) = field.value().as_integer() {
+        return number(integer);
+    }
+    // Many policies, or long names, are not worth more room on the stack.
+    let mut buffer = Buffer::<256>::new();
+    match write!(buffer, "{}", field.value()) {
+        Ok(()) => HeaderValue::from_bytes(buffer.as_bytes()),
+        Err(_) => HeaderValue::try_from(field.value().to_string()),
     }
 }
 

@@ -236,3 +236,67 @@ async fn all_or_nothing() {
     let refused = |policy| stats.policy(policy).unwrap().refused;
     assert_eq!((refused("per-address"), refused("per-user")), (1, 5));
 }
+
+/// The field that describes the policy is that of the client's tier, of the policies as they are, and of its partition.
+#[tokio::test]
+async fn policies_are_described_as_they_are() {
+    let hand = Hand::new();
+    let minute = |limit| Limit::fixed_window(Quota::per_minute(limit));
+    let policies = |gold, headers: Headers| {
+        builder(&hand)
+            .headers(headers)
+            .tiers(["gold"], |request| {
+                let is_gold = request.headers.contains_key("gold");
+                is_gold.then(|| "gold".into())
+            })
+            .policy(
+                Policy::new("a", PeerAddress::new())
+                    .limit(minute(100))
+                    .tier("gold", minute(gold)),
+            )
+    };
+    let draft = |draft| Headers::new().with_draft(draft);
+    let layer = policies(200, draft(Draft::V10)).build().unwrap();
+    let told = async |is_gold: bool, address| {
+        let mut request = from(address);
+        if is_gold {
+            request.headers_mut().insert("gold", "".parse().unwrap());
+        }
+        let response = send(&layer, request).await;
+        header(&response, "ratelimit-policy").unwrap().to_owned()
+    };
+    for _ in 0..2 {
+        assert_eq!(told(false, "192.0.2.1").await, "\"a\";q=100;w=60");
+        assert_eq!(told(true, "192.0.2.1").await, "\"a\";q=200;w=60");
+    }
+    layer.reload(policies(300, draft(Draft::V10))).unwrap();
+    assert_eq!(told(true, "192.0.2.1").await, "\"a\";q=300;w=60");
+    layer.reload(policies(300, draft(Draft::V06))).unwrap();
+    assert_eq!(told(true, "192.0.2.1").await, "300;w=60");
+
+    let partitioned = policies(300, draft(Draft::V10)).policy(
+        Policy::new("b", PeerAddress::new())
+            .limit(minute(7))
+            .partition_key(|key| key.to_string().into_bytes()),
+    );
+    layer.reload(partitioned).unwrap();
+    let one = told(false, "192.0.2.1").await;
+    let two = told(false, "192.0.2.2").await;
+    assert_ne!(one, two);
+    for told in [one, two] {
+        assert!(
+            told.starts_with("\"a\";q=100;w=60, \"b\";q=7;w=60;pk=:"),
+            "{told}"
+        );
+    }
+    let alone = builder(&hand).headers(draft(Draft::V10)).policy(
+        Policy::new("b", PeerAddress::new())
+            .limit(minute(7))
+            .partition_key(|key| key.to_string().into_bytes()),
+    );
+    layer.reload(alone).unwrap();
+    assert_ne!(
+        told(false, "192.0.2.1").await,
+        told(false, "192.0.2.2").await
+    );
+}
