@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # ci/redis.sh [ARGUMENT...]: limits on a real Redis server, and on a cluster of three. The tests start their own, on free
-# loopback ports. Needs redis-server, redis-cli and faketime (from Debian, if missing). Arguments go to cargo test.
+# loopback ports. Needs redis-server, redis-cli, faketime and openssl (from Debian, if missing). Arguments go to cargo test.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 command -v redis-server >/dev/null || install_debian redis-server
 command -v redis-cli >/dev/null || install_debian redis-tools
 command -v faketime >/dev/null || install_debian faketime
+command -v openssl >/dev/null || install_debian openssl
 
-suite=(cargo test --package tidegate-redis --features cluster,tower "$@")
+suite=(cargo test --package tidegate-redis --features cluster,tls,tower "$@")
 say "one server"
 "${suite[@]}" -- --ignored
 say "a cluster"

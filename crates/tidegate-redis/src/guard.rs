@@ -217,6 +217,15 @@ impl Verdict {
         }
     }
 
+    /// What was decided, by the server or in-process; `None` if it was refused or admitted for want of a decision.
+    pub fn result(&self) -> Option<Result<Allowed, Denied>> {
+        match self {
+            Self::Decided(decision) => Some(decision.result()),
+            Self::Instead(Instead::Fallback(outcome, _), _) => Some(*outcome),
+            Self::Instead(..) => None,
+        }
+    }
+
     /// Why the server has not decided, if it has not.
     pub fn error(&self) -> Option<&Error> {
         match self {

@@ -80,7 +80,7 @@
 //! | feature | gives |
 //! |---|---|
 //! | `cluster` | [`RedisStore::cluster`](RedisStore) |
-//! | `tls` | `rediss://` |
+//! | `tls` | `rediss://`, by the system's certificates; by `ring`, unless the program has installed another default provider of `rustls` before |
 //! | `tower` | a store for the layer of `tidegate-tower` |
 
 #![forbid(unsafe_code)]

@@ -23,7 +23,7 @@ use crate::stats::Counts;
 /// Where the server is.
 #[derive(Clone)]
 pub(crate) enum Target {
-    Single(redis::Client),
+    Single(Box<redis::Client>),
     #[cfg(feature = "cluster")]
     Cluster(Box<redis::cluster::ClusterClient>),
 }
@@ -368,7 +368,7 @@ mod tests {
             backoff: (Duration::from_millis(1), Duration::from_millis(1)),
             prefix: "p".to_owned(),
         };
-        Link::new(Target::Single(client), options)
+        Link::new(Target::Single(Box::new(client)), options)
     }
 
     /// Whoever loses a connection just after it was made finds the flag still set, and starts no task.

@@ -37,7 +37,10 @@ impl RedisStore {
     ///
     /// If the URL cannot be understood.
     pub fn builder(url: &str) -> Result<Builder, Error> {
-        Ok(Builder::new(Target::Single(redis::Client::open(url)?)))
+        #[cfg(feature = "tls")]
+        choose_cryptography(url);
+        let client = redis::Client::open(url)?;
+        Ok(Builder::new(Target::Single(Box::new(client))))
     }
 
     /// A cluster, by the URLs of some of its nodes.
@@ -47,6 +50,8 @@ impl RedisStore {
     /// If a URL cannot be understood.
     #[cfg(feature = "cluster")]
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Builder, Error> {
+        #[cfg(feature = "tls")]
+        let urls = urls.into_iter().inspect(|url| choose_cryptography(url));
         let client = redis::cluster::ClusterClientBuilder::new(urls).build()?;
         Ok(Builder::new(Target::Cluster(Box::new(client))))
     }
@@ -187,6 +192,18 @@ impl fmt::Debug for RedisStore {
     }
 }
 
+/// TLS panics if the process has not chosen who is to do its cryptography: `ring`, unless the program has.
+#[cfg(feature = "tls")]
+fn choose_cryptography(url: &str) {
+    use rustls::crypto::{CryptoProvider, ring};
+
+    let is_encrypted = ["rediss:", "valkeys:"].iter().any(|it| url.starts_with(it));
+    if is_encrypted && CryptoProvider::get_default().is_none() {
+        // If it fails, somebody else has chosen just now.
+        let _ = ring::default_provider().install_default();
+    }
+}
+
 /// One of several limits that a request must pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -292,9 +309,7 @@ impl Builder {
 
     /// Connects in the background, and as often as it takes; until then, the server is down.
     ///
-    /// # Panics
-    ///
-    /// Outside of a Tokio runtime.
+    /// Outside of a Tokio runtime, it begins with the first decision.
     pub fn connect_later(self) -> RedisStore {
         let link = Link::new(self.target, self.options);
         link.reconnect();

@@ -297,3 +297,43 @@ fn refunds_lost_with_a_runtime_are_counted() {
     limiter.refund_later("k", Timestamp::ZERO, 1);
     assert_eq!(store.stats().refunds_lost, 18);
 }
+
+/// It connects as soon as somebody asks from within one.
+#[test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+fn a_store_made_outside_of_a_runtime() {
+    let server = Server::start();
+    let store = server.builder().deadline(PATIENCE).connect_later();
+    let limiter = store.limiter("a", all(5)[0].1).unwrap();
+    assert!(!store.stats().is_up);
+    runtime().block_on(async {
+        assert_eq!(
+            limiter.check("k").await.unwrap_err().kind(),
+            ErrorKind::Down
+        );
+        wait_until("the server", || async { limiter.check("k").await.is_ok() }).await;
+    });
+}
+
+/// What there is to tell a client, whoever has decided.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn verdicts_tell_what_was_decided() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limiter = store.limiter("a", all(5)[0].1).unwrap();
+    let decided = limiter.clone().guarded(OnError::Refuse).check("k").await;
+    assert_eq!(decided.result().unwrap().unwrap().remaining(), 4);
+
+    let nobody = RedisStore::builder(&format!("redis://127.0.0.1:{}/", free_port())).unwrap();
+    let limiter = nobody.connect_later().limiter("a", all(5)[0].1).unwrap();
+    let here = tidegate::Limiter::new(tidegate::TokenBucket::new(Quota::per_day(2)));
+    let fallback = limiter.clone().guarded(OnError::fallback(here));
+    let verdict = fallback.check("k").await;
+    assert_eq!(verdict.result().unwrap().unwrap().remaining(), 1);
+    assert!(fallback.check_n("k", 2).await.result().unwrap().is_err());
+    for (on_error, is_allowed) in [(OnError::Refuse, false), (OnError::Admit, true)] {
+        let verdict = limiter.clone().guarded(on_error).check("k").await;
+        assert_eq!((verdict.result(), verdict.is_allowed()), (None, is_allowed));
+    }
+}

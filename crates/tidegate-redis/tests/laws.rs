@@ -7,7 +7,7 @@ use core::time::Duration;
 use common::Server;
 use proptest::prelude::*;
 use tidegate::{Quota, Timestamp};
-use tidegate_redis::{Limit, RedisLimiter, RedisStore};
+use tidegate_redis::{ErrorKind, Limit, RedisLimiter, RedisStore, Request};
 
 const WAYS: [fn(Quota) -> Limit; 5] = [
     Limit::token_bucket,
@@ -280,5 +280,95 @@ async fn keys_are_kept_until_everything_is_back() {
                 "way {place}"
             );
         }
+    }
+}
+
+/// A server whose clock is set back by up to an hour still knows what was used; by more, it begins anew, and nobody is
+/// kept out until the clock is where it was.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn clocks_that_are_set() {
+    let server = Server::start();
+    let store = server.store().await;
+    let at = |minutes: i64| {
+        // At the beginning of a minute, and of an hour.
+        let secs = 1_800_000_000_u64.saturating_add_signed(60 * minutes);
+        Timestamp::from_secs(secs)
+    };
+    for (place, way) in WAYS.into_iter().enumerate() {
+        let limiter = store
+            .limiter(&format!("set-{place}"), way(quota(2, 60)))
+            .unwrap();
+        let passes = async |minutes, cost| {
+            let decision = limiter.check_at("k", cost, at(minutes)).await.unwrap();
+            decision.is_allowed()
+        };
+        assert!(passes(0, 2).await);
+        assert!(!passes(-30, 1).await, "way {place}");
+        assert!(!passes(-59, 1).await, "way {place}");
+        // By more than an hour, however long that is.
+        assert!(passes(-90, 2).await, "way {place}");
+        assert!(!passes(-90, 1).await, "way {place}");
+        assert!(passes(-1_000_000, 2).await, "way {place}");
+        assert!(!passes(-1_000_000, 1).await, "way {place}");
+        // And on, by any time.
+        assert!(passes(1_000_000, 2).await, "way {place}");
+        assert!(!passes(1_000_000, 1).await, "way {place}");
+    }
+}
+
+/// A decision that fails has counted nothing, wherever it failed.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn all_or_nothing_when_it_fails() {
+    let server = Server::start();
+    let store = server.store().await;
+    let now = Timestamp::from_secs(1_800_000_000);
+    let limiters: Vec<RedisLimiter> = WAYS
+        .into_iter()
+        .enumerate()
+        .map(|(place, way)| {
+            let limit = way(quota(5, 1_000_000));
+            store.limiter(&format!("each-{place}"), limit).unwrap()
+        })
+        .collect();
+    let requests: Vec<Request<'_>> = limiters.iter().map(|it| Request::new(it, "k")).collect();
+    for decision in store.check_all_at(&requests, now).await.unwrap() {
+        assert!(decision.is_allowed());
+    }
+    let untouched = async || {
+        for limiter in &limiters {
+            assert_eq!(left(limiter, now).await, 4, "{limiter:?}");
+        }
+    };
+    // Somebody else's key, at each place.
+    for (place, limiter) in limiters.iter().enumerate() {
+        let keys: Vec<String> = server.command(&["KEYS", &format!("*:each-{place}:*")]);
+        let name = &keys[0];
+        let _: () = server.command(&["RENAME", name, "aside"]);
+        let _: u64 = server.command(&["SADD", name, "somebody's"]);
+        let error = store.check_all_at(&requests, now).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Server, "{limiter:?}");
+        let _: () = server.command(&["RENAME", "aside", name]);
+        untouched().await;
+    }
+    // No memory to write, now that all have been read.
+    let _: () = server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = store.check_all_at(&requests, now).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    untouched().await;
+    let _: () = server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    // One that refuses.
+    assert!(
+        limiters[4]
+            .check_at("k", 4, now)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    let decisions = store.check_all_at(&requests, now).await.unwrap();
+    assert_eq!(decisions.iter().filter(|it| it.is_allowed()).count(), 4);
+    for limiter in &limiters[..4] {
+        assert_eq!(left(limiter, now).await, 4, "{limiter:?}");
     }
 }
