@@ -33,6 +33,7 @@ tidegate-tower tracing
 tidegate-tower metrics
 tidegate-redis
 tidegate-redis cluster
+tidegate-redis metrics
 tidegate-redis tls
 tidegate-redis tower
 END

@@ -7,7 +7,7 @@ command -v redis-cli >/dev/null || install_debian redis-tools
 command -v faketime >/dev/null || install_debian faketime
 command -v openssl >/dev/null || install_debian openssl
 
-suite=(cargo test --package tidegate-redis --features cluster,tls,tower "$@")
+suite=(cargo test --package tidegate-redis --features cluster,metrics,tls,tower "$@")
 say "one server"
 "${suite[@]}" -- --ignored
 say "a cluster"

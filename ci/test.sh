@@ -15,7 +15,7 @@ step() {
 need_component rustfmt fmt
 need_component clippy clippy
 
-features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time,tidegate-tower/axum,tidegate-tower/config,tidegate-tower/tracing,tidegate-tower/metrics,tidegate-redis/cluster,tidegate-redis/tower
+features=tidegate/std,tidegate/serde,tidegate/heapless,tidegate/fugit,tidegate/embassy-time,tidegate-tower/axum,tidegate-tower/config,tidegate-tower/tracing,tidegate-tower/metrics,tidegate-redis/cluster,tidegate-redis/metrics,tidegate-redis/tower
 
 step "format" cargo fmt --all --check
 for workspace in fuzz firmware ci/bare ci/grpc ci/http ci/instructions benches/peers benches/tower examples/embedded; do

@@ -80,6 +80,7 @@
 //! | feature | gives |
 //! |---|---|
 //! | `cluster` | [`RedisStore::cluster`](RedisStore) |
+//! | `metrics` | `Stats::publish`: the recorder of the crate `metrics` is told what has happened |
 //! | `tls` | `rediss://`, by the system's certificates; by `ring`, unless the program has installed another default provider of `rustls` before |
 //! | `tower` | a store for the layer of `tidegate-tower` |
 
@@ -99,6 +100,8 @@ mod refusals;
 mod script;
 mod stats;
 mod store;
+#[cfg(feature = "metrics")]
+mod telemetry;
 #[cfg(feature = "tower")]
 mod tower;
 
@@ -110,6 +113,8 @@ pub use limit::{Limit, LimitError};
 pub use limiter::RedisLimiter;
 pub use stats::Stats;
 pub use store::{Builder, ConfigError, RedisStore, Request};
+#[cfg(feature = "metrics")]
+pub use telemetry::describe_metrics;
 #[cfg(feature = "tower")]
 pub use tower::TowerStore;
 
