@@ -55,8 +55,8 @@
 //!
 //! Redis 5 or later, and what is compatible with it; tested with Redis 7.0, alone and as a cluster, with either protocol.
 //! If keys are evicted for want of memory, their budgets begin anew: the policy `noeviction` makes that an error instead.
-//! A user needs no more than this, for limits under the prefix `tidegate`; another database than 0 takes `+select`, the
-//! URL's `protocol=resp3` takes `+hello`, and a cluster `+cluster|slots`:
+//! A user needs no more than this, for limits under the prefix `tidegate`, and for another database than 0 `+select`, for
+//! a cluster `+cluster|slots`:
 //!
 //! ```text
 //! ACL SETUSER limits on >secret ~tidegate:* \

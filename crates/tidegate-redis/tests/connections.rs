@@ -8,6 +8,8 @@ use core::future::Future;
 use core::time::Duration;
 use std::time::Instant;
 
+#[cfg(feature = "cluster")]
+use common::Host;
 use common::{PATIENCE, Server, free_port};
 use tidegate::{LeaseState, Quota, Timestamp};
 use tidegate_redis::{Error, ErrorKind, Limit, OnError, RedisStore, Request};
@@ -88,17 +90,63 @@ async fn databases_and_the_newer_protocol() {
     );
 }
 
+/// The line in the documentation.
+fn documented() -> String {
+    include_str!("../src/lib.rs")
+        .lines()
+        .skip_while(|line| !line.starts_with("//! ACL SETUSER"))
+        .take_while(|line| *line != "//! ```")
+        .map(|line| line.trim_start_matches("//!").trim_end_matches('\\'))
+        .collect()
+}
+
+/// The newer protocol takes no more; another database and a cluster take what the documentation says.
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn further_permissions() {
+    let server = Server::start();
+    let documented = documented();
+    let words: Vec<&str> = documented.split_whitespace().collect();
+    let _: () = server.command(&words);
+    let url = format!("redis://limits:secret@127.0.0.1:{}/", server.port());
+    everything(&format!("{url}?protocol=resp3")).await.unwrap();
+    let _: () = server.command(&["FLUSHALL"]);
+    let url = format!("{url}3");
+    assert!(everything(&url).await.is_err(), "nothing else is needed");
+    let _: () = server.command(&["ACL", "SETUSER", "limits", "+select"]);
+    everything(&url).await.unwrap();
+
+    #[cfg(feature = "cluster")]
+    {
+        let cluster = Host::cluster();
+        let urls: Vec<String> = cluster
+            .nodes
+            .iter()
+            .map(|node| format!("redis://limits:secret@127.0.0.1:{}/", node.port()))
+            .collect();
+        let connect = async || {
+            let builder = RedisStore::cluster(urls.iter().map(|it| &**it)).unwrap();
+            builder.deadline(PATIENCE).connect().await
+        };
+        cluster.each::<()>(&words);
+        assert!(connect().await.is_err(), "nothing else is needed");
+        cluster.each::<()>(&["ACL", "SETUSER", "limits", "+cluster|slots"]);
+        let store = connect().await.unwrap();
+        for (name, limit) in all(5) {
+            let limiter = store.limiter(name, limit).unwrap();
+            for key in ["a", "b", "c", "d"] {
+                assert!(limiter.check(key).await.unwrap().is_allowed());
+            }
+        }
+    }
+}
+
 /// The line in the documentation is enough, and nothing else is allowed by it.
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn the_least_permissions() {
     let server = Server::start();
-    let documented = include_str!("../src/lib.rs")
-        .lines()
-        .skip_while(|line| !line.starts_with("//! ACL SETUSER"))
-        .take_while(|line| *line != "//! ```")
-        .map(|line| line.trim_start_matches("//!").trim_end_matches('\\'))
-        .collect::<String>();
+    let documented = documented();
     let words: Vec<&str> = documented.split_whitespace().collect();
     assert_eq!(words[..2], ["ACL", "SETUSER"]);
     let _: () = server.command(&words);
