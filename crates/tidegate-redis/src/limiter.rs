@@ -299,9 +299,11 @@ impl RedisLimiter {
         }
     }
 
-    /// Gives back at most what was [taken at](Decision::taken_at) an instant; tells whether anything was.
+    /// Gives back what was [taken at](Decision::taken_at) an instant; tells whether anything was.
     ///
-    /// A window takes back only what it has counted itself, a log only what is still in use.
+    /// A window takes back only what it has counted itself, a log only what is still in use, and a key is never given more
+    /// than it has used. But who has used it is not kept: give back no more than was taken, and once.
+    /// And soon: a token bucket cannot tell that it has been full since, when what was taken had come back by itself.
     ///
     /// # Errors
     ///

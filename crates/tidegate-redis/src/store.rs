@@ -153,11 +153,7 @@ impl RedisStore {
             .link
             .run(|in_full| script.command(in_full, when, commit, asks))
             .await?;
-        let decisions = script::decisions(&reply, asks).ok_or_else(|| {
-            let error = Error::new(ErrorKind::Reply);
-            self.link.counts.error(error.kind());
-            error
-        })?;
+        let decisions = script::decisions(&reply, asks).ok_or_else(|| self.not_ours())?;
         if commit != Commit::Nothing {
             let counts = &self.link.counts;
             let allowed = decisions.iter().filter(|it| it.is_allowed()).count() as u64;
@@ -173,7 +169,13 @@ impl RedisStore {
             .link
             .run(|in_full| script.command(in_full, when, Commit::All, asks))
             .await?;
-        script::given_back(&reply).ok_or(Error::new(ErrorKind::Reply))
+        script::given_back(&reply).ok_or_else(|| self.not_ours())
+    }
+
+    /// An answer that is none of the scripts'.
+    fn not_ours(&self) -> Error {
+        self.link.counts.error(ErrorKind::Reply);
+        Error::new(ErrorKind::Reply)
     }
 
     /// What has happened so far.
