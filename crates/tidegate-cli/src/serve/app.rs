@@ -237,7 +237,7 @@ async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
         app.limits.layer().publish_occupancy();
     }
     if let Some(redis) = app.limits.redis() {
-        telemetry::redis(&redis.stats());
+        redis.stats().publish();
     }
     ([content_type], app.metrics.render())
 }
