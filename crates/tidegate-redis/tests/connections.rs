@@ -220,10 +220,10 @@ async fn writes_that_the_server_refuses() {
     wait_until("the server", || async { limiter.check("k").await.is_ok() }).await;
 }
 
-/// A thousand requests that meet an empty script cache look once whether the server is another one.
+/// Of a thousand requests that meet an empty script cache, one at a time looks whether the server is another one.
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
-async fn a_flushed_cache_is_looked_into_once() {
+async fn a_flushed_cache_is_looked_into_by_one_at_a_time() {
     let server = Server::start();
     let store = server.store().await;
     // A log uses no SET.
@@ -243,8 +243,10 @@ async fn a_flushed_cache_is_looked_into_once() {
     }
     wait_until("the look", || async { sets() > before }).await;
     assert!(limiter.check("k").await.unwrap().is_allowed());
-    assert!(sets() - before < 5, "{}", sets() - before);
-    assert!(store.stats().scripts_sent > 5, "{}", store.stats());
+    // While the answers come in, some may follow each other; it would be all of them otherwise.
+    let (looks, sent) = (sets() - before, store.stats().scripts_sent);
+    assert!(looks * 4 < sent, "{looks} looks, {sent} scripts");
+    assert!(sent > 5, "{}", store.stats());
 }
 
 /// Nothing is left running, or connected, when nobody has the store any more.
