@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything: installs what is missing, and runs every suite. About ten minutes on two cores.
+# Everything: installs what is missing, and runs every suite. Half an hour and a little on two cores, the first time; most of it is compiling.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 command -v cargo >/dev/null || die "no cargo: install Rust first, see https://rustup.rs"
 begun=$SECONDS
