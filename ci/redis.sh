@@ -11,6 +11,6 @@ suite=(cargo test --package tidegate-redis --features cluster,metrics,tls,tower 
 say "one server"
 "${suite[@]}" -- --ignored
 say "a cluster"
-REDIS_CLUSTER=1 "${suite[@]}" --test limits --test same_answers --test extremes -- --ignored
+REDIS_CLUSTER=1 "${suite[@]}" --test limits --test leases --test refusals --test same_answers --test extremes -- --ignored
 say "two servers of HTTP that share one"
 cargo test --package tidegate-cli --test redis "$@" -- --ignored

@@ -13,7 +13,7 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::limit::Method;
 use crate::limiter::RedisLimiter;
-use crate::refusals::later;
+use crate::refusals::Refusal;
 
 /// A handle that takes permits of one key from the server in batches, and spends them without asking it.
 ///
@@ -28,6 +28,23 @@ use crate::refusals::later;
 ///
 /// What a lease holds is missing to others meanwhile. Of `n` machines that hold leases, up to `n` times the bound may
 /// lie idle for a second.
+///
+/// ```no_run
+/// use tidegate::Quota;
+/// use tidegate_redis::{Limit, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn core::error::Error>> {
+/// let store = RedisStore::builder("redis://127.0.0.1/")?.connect().await?;
+/// let quota = Limit::fixed_window(Quota::per_day(1_000_000));
+/// let customer = store.limiter("daily", quota)?.lease("customer-1", 1..=256);
+/// for _ in 0..10_000 {
+///     // Some forty round trips, not ten thousand.
+///     assert!(customer.check().await?.is_ok());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct RedisLease {
     shared: Arc<Shared>,
@@ -50,18 +67,9 @@ struct Batch {
     /// And by this machine's.
     granted_at: Timestamp,
     /// The refusal that the server would repeat.
-    refused: Option<Refused>,
+    refused: Option<Refusal>,
     /// The task that is going to give back what is not spent.
     watcher: Option<AbortHandle>,
-}
-
-/// A refusal, from between two instants.
-#[derive(Clone, Copy)]
-struct Refused {
-    cost: u64,
-    asked_at: Timestamp,
-    heard_at: Timestamp,
-    denied: Denied,
 }
 
 impl RedisLimiter {
@@ -197,15 +205,9 @@ impl Shared {
             self.limiter.store().link.counts.leased.add(1);
             return Some(Ok(batch.state.allowed(now)));
         }
-        let refused = batch.refused?;
-        // What others give back is noticed as soon as what this lease would give back itself.
-        let wait = refused.denied.retry_after()?.min(self.max_age);
-        if refused.cost != cost || now.saturating_duration_since(refused.asked_at) >= wait {
-            return None;
-        }
+        let denied = batch.refused?.repeated(cost, now)?;
         self.limiter.store().link.counts.refused_locally.add(1);
-        let since = now.saturating_duration_since(refused.heard_at);
-        Some(Err(later(&refused.denied, since)))
+        Some(Err(denied))
     }
 
     /// Ends the batch: when it was taken, by the server's clock, and what is left of it.
@@ -256,12 +258,9 @@ impl Shared {
                 Ok(Ok(batch.state.allowed(now)))
             }
             Err(denied) => {
-                batch.refused = Some(Refused {
-                    cost,
-                    asked_at: now,
-                    heard_at: self.clock.now(),
-                    denied,
-                });
+                // What others give back is noticed as soon as what this lease would give back itself.
+                let heard_at = self.clock.now();
+                batch.refused = Refusal::new(cost, now, heard_at, denied, self.max_age);
                 Ok(Err(denied))
             }
         }

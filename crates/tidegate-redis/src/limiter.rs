@@ -176,40 +176,42 @@ impl RedisLimiter {
         commit: Commit,
     ) -> Result<Decision, Error> {
         let key = self.key(key);
-        self.decide_called(&key, cost, when, commit).await
+        match self.recall(&key, cost, when) {
+            Some(decision) => Ok(decision),
+            None => self.ask_server(&key, cost, when, commit).await,
+        }
     }
 
-    /// [`check_n`](Self::check_n) for a key as it is called on the server.
-    #[cfg(feature = "tower")]
-    pub(crate) async fn check_called(&self, key: &[u8], cost: u64) -> Result<Decision, Error> {
-        self.decide_called(key, cost, When::Server, Commit::All)
-            .await
-    }
-
-    async fn decide_called(
+    /// For a key as it is called on the server, of which no refusal [is known](Self::recall).
+    pub(crate) async fn ask_server(
         &self,
         key: &[u8],
         cost: u64,
         when: When,
         commit: Commit,
     ) -> Result<Decision, Error> {
-        let refusals = match when {
-            When::Server => self.shared.refusals.as_deref(),
-            When::At(_) => None,
-        };
-        if let Some(decision) = self.recall(key, cost, when) {
-            return Ok(decision);
-        }
-        let asked_at = refusals.map(Refusals::now);
+        let asked_at = self.asked_at(when);
         let ask = self.ask(key, cost, Timestamp::ZERO);
         let decisions = self.store.decide(when, commit, &[ask]).await?;
         let decision = *decisions.first().ok_or(Error::new(ErrorKind::Reply))?;
+        self.remember(key, cost, asked_at, &decision);
+        Ok(decision)
+    }
+
+    /// For [`remember`](Self::remember): None if nothing is to be.
+    fn asked_at(&self, when: When) -> Option<Timestamp> {
+        match when {
+            When::Server => self.shared.refusals.as_deref().map(Refusals::now),
+            When::At(_) => None,
+        }
+    }
+
+    fn remember(&self, key: &[u8], cost: u64, asked_at: Option<Timestamp>, decision: &Decision) {
         if let (Some(refusals), Some(asked_at), Err(denied)) =
-            (refusals, asked_at, decision.outcome)
+            (&self.shared.refusals, asked_at, decision.outcome)
         {
             refusals.remember(key, cost, asked_at, denied);
         }
-        Ok(decision)
     }
 
     /// The refusal that the server would repeat.
@@ -269,7 +271,7 @@ impl RedisLimiter {
             .filter(|(_, known)| known.is_none())
             .map(|((key, cost), _)| self.ask(key, *cost, Timestamp::ZERO))
             .collect();
-        let asked_at = self.shared.refusals.as_deref().map(Refusals::now);
+        let asked_at = self.asked_at(When::Server);
         let told = self.store.decide(When::Server, Commit::Each, &asks).await;
         let mut told = told.map(Vec::into_iter);
         let decide = |((key, cost), known): (&(Vec<u8>, u64), &Option<Decision>)| {
@@ -280,11 +282,7 @@ impl RedisLimiter {
                 Ok(told) => told.next().ok_or(Error::new(ErrorKind::Reply))?,
                 Err(error) => return Err(error.clone()),
             };
-            if let (Some(refusals), Some(asked_at), Err(denied)) =
-                (&self.shared.refusals, asked_at, decision.outcome)
-            {
-                refusals.remember(key, *cost, asked_at, denied);
-            }
+            self.remember(key, *cost, asked_at, &decision);
             Ok(decision)
         };
         keys.iter().zip(&known).map(decide).collect()

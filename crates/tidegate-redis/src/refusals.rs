@@ -21,6 +21,12 @@ struct Place {
     /// Of the key. Two keys in one place have the same with a probability of 2^-64, and nobody who does not know the
     /// seed can aim for it.
     hash: u64,
+    refusal: Refusal,
+}
+
+/// A refusal that the server would repeat for a while.
+#[derive(Clone, Copy)]
+pub(crate) struct Refusal {
     cost: u64,
     /// Until then the server need not be asked.
     until: Timestamp,
@@ -29,14 +35,42 @@ struct Place {
     denied: Denied,
 }
 
+impl Refusal {
+    /// The server has refused, at some time from `asked_at` to `heard_at`. So it is asked again when the wait may be
+    /// over, after `at_most` in any case, and clients are told when it surely is. None if waiting is no cure.
+    pub(crate) fn new(
+        cost: u64,
+        asked_at: Timestamp,
+        heard_at: Timestamp,
+        denied: Denied,
+        at_most: Duration,
+    ) -> Option<Self> {
+        let wait = denied.retry_after()?.min(at_most);
+        Some(Self {
+            cost,
+            until: asked_at.saturating_add(wait),
+            heard_at,
+            denied,
+        })
+    }
+
+    /// What the server would answer.
+    pub(crate) fn repeated(&self, cost: u64, now: Timestamp) -> Option<Denied> {
+        let is_valid = self.cost == cost && now < self.until;
+        is_valid.then(|| later(&self.denied, now.saturating_duration_since(self.heard_at)))
+    }
+}
+
 impl Refusals {
     pub(crate) fn new(keys: usize, at_most: Duration) -> Self {
         let nobody = Place {
             hash: 0,
-            cost: 0,
-            until: Timestamp::ZERO,
-            heard_at: Timestamp::ZERO,
-            denied: Denied::too_costly(0, 0, Duration::ZERO),
+            refusal: Refusal {
+                cost: 0,
+                until: Timestamp::ZERO,
+                heard_at: Timestamp::ZERO,
+                denied: Denied::too_costly(0, 0, Duration::ZERO),
+            },
         };
         let places = keys.max(1).next_power_of_two();
         Self {
@@ -63,31 +97,20 @@ impl Refusals {
     pub(crate) fn recall(&self, key: &[u8], cost: u64) -> Option<Denied> {
         let (place, hash) = self.place(key);
         let place = *place.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.hash != hash || place.cost != cost {
+        if place.hash != hash {
             return None;
         }
-        let now = self.clock.now();
-        if now >= place.until {
-            return None;
-        }
-        let since = now.saturating_duration_since(place.heard_at);
-        Some(later(&place.denied, since))
+        place.refusal.repeated(cost, self.clock.now())
     }
 
-    /// The server has refused, at some time from `asked_at` to now. So it is asked again when the wait may be over, and
-    /// clients are told when it surely is.
+    /// The server has refused, since `asked_at`.
     pub(crate) fn remember(&self, key: &[u8], cost: u64, asked_at: Timestamp, denied: Denied) {
-        let Some(retry) = denied.retry_after() else {
+        let heard_at = self.clock.now();
+        let Some(refusal) = Refusal::new(cost, asked_at, heard_at, denied, self.at_most) else {
             return;
         };
         let (place, hash) = self.place(key);
-        *place.lock().unwrap_or_else(PoisonError::into_inner) = Place {
-            hash,
-            cost,
-            until: asked_at.saturating_add(retry.min(self.at_most)),
-            heard_at: self.clock.now(),
-            denied,
-        };
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Place { hash, refusal };
     }
 
     /// Something was given back.
@@ -95,13 +118,13 @@ impl Refusals {
         let (place, hash) = self.place(key);
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         if place.hash == hash {
-            place.until = Timestamp::ZERO;
+            place.refusal.until = Timestamp::ZERO;
         }
     }
 }
 
 /// A refusal as it is after a while.
-pub(crate) fn later(denied: &Denied, since: Duration) -> Denied {
+fn later(denied: &Denied, since: Duration) -> Denied {
     let less = |time: Duration| time.saturating_sub(since);
     let retry = less(denied.retry_after().unwrap_or_default());
     let reset = less(denied.reset_after());

@@ -81,6 +81,23 @@ impl RedisStore {
     /// request. On a cluster, all keys must lie on one server: they do if they are the same key of several limiters, or
     /// if the limiters have one [tag](RedisLimiter::with_tag).
     ///
+    /// ```no_run
+    /// use tidegate::Quota;
+    /// use tidegate_redis::{Limit, RedisStore, Request};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn core::error::Error>> {
+    /// let store = RedisStore::builder("redis://127.0.0.1/")?.connect().await?;
+    /// let second = store.limiter("second", Limit::token_bucket(Quota::per_second(10)))?;
+    /// let day = store.limiter("day", Limit::fixed_window(Quota::per_day(10_000)))?;
+    /// let client = "client-1";
+    /// let decisions = store.check_all(&[Request::new(&second, client), Request::new(&day, client)]).await?;
+    /// let may_pass = decisions.iter().all(|decision| decision.is_allowed());
+    /// # let _ = may_pass;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error`] if there is no decision.

@@ -9,13 +9,38 @@ use tidegate_tower::{Answer, Counted, Counting, Key, Store, StoreError, StoreReq
 use crate::error::{Error, ErrorKind};
 use crate::limit::Limit;
 use crate::limiter::RedisLimiter;
-use crate::script::When;
+use crate::script::{Commit, When};
 use crate::store::RedisStore;
 
 /// A limiter as a store for the layer.
 ///
 /// Its errors are the layer's to decide on, by its `OnFailure`. Refusals that are
-/// [remembered](RedisLimiter::remembering), and that the server is down, are told at once, without allocating.
+/// [remembered](RedisLimiter::remembering), and that the server is down, are told at once, without a future.
+///
+/// ```no_run
+/// use tidegate::Quota;
+/// use tidegate_redis::{Limit, RedisStore, TowerStore};
+/// use tidegate_tower::{OnFailure, PeerAddress, Policy, RateLimitLayer};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn core::error::Error>> {
+/// let store = RedisStore::builder("redis://127.0.0.1/")?.connect_later();
+/// let quota = Quota::per_second(100);
+///
+/// // One limiter of yours, ...
+/// let own = TowerStore::new(store.limiter("api", Limit::sliding_window(quota))?);
+/// let api = Policy::new("api", PeerAddress::new()).limit(tidegate_tower::Limit::in_store(quota, own));
+/// // ... or every limit of the policies.
+/// let all = Policy::new("all", PeerAddress::new()).limit(tidegate_tower::Limit::token_bucket(quota));
+/// let layer = RateLimitLayer::builder(OnFailure::Admit)
+///     .stores(move |limit| store.for_layer(limit).map(Some))
+///     .policy(api)
+///     .policy(all)
+///     .build()?;
+/// # drop(layer);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TowerStore {
     limiter: RedisLimiter,
@@ -48,7 +73,8 @@ impl Store for TowerStore {
         }
         let limiter = self.limiter.clone();
         Answer::later(async move {
-            let decision = limiter.check_called(&key, cost).await?;
+            let asked = limiter.ask_server(&key, cost, When::Server, Commit::All);
+            let decision = asked.await?;
             Ok(Counted::at(decision.outcome, decision.taken_at))
         })
     }
@@ -70,12 +96,12 @@ impl RedisStore {
     /// Keeps a limit of the layer's: for `Builder::stores`.
     ///
     /// The limiter is called after the policy, and its tier if it has one. So machines whose policies have the same
-    /// names share them. It [remembers](RedisLimiter::remembering) 16,384 refusals, for a second.
+    /// names share them. It [remembers](RedisLimiter::remembering) 16,384 refusals, for a second, in 1.7 MB.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`](crate::ConfigError) if the server cannot count this limit exactly, or the names together have more than some 64
-    /// characters.
+    /// [`ConfigError`](crate::ConfigError) if the server cannot count this limit exactly, or the names together have more
+    /// than 64 characters, where all but letters, digits and hyphens count as three.
     pub fn for_layer(&self, request: &StoreRequest<'_>) -> Result<Arc<dyn Store>, StoreError> {
         let quota = request.quota();
         let limit = match request.counting() {

@@ -4,40 +4,18 @@
 
 mod common;
 
-use core::future::Future;
 use core::time::Duration;
 use std::time::Instant;
 
 #[cfg(feature = "cluster")]
 use common::Host;
-use common::{PATIENCE, Server, free_port};
+use common::{HOUR, PATIENCE, Server, all, free_port, wait_until};
 use tidegate::{LeaseState, Quota, Timestamp};
-use tidegate_redis::{Error, ErrorKind, Limit, OnError, RedisStore, Request};
+use tidegate_redis::{Error, ErrorKind, OnError, RedisStore, Request};
 use tokio::runtime::{Builder, Handle, Runtime};
-
-const HOUR: Duration = Duration::from_secs(3_600);
-
-fn all(limit: u64) -> [(&'static str, Limit); 5] {
-    let quota = Quota::new(limit, 1_000 * HOUR).unwrap();
-    [
-        ("bucket", Limit::token_bucket(quota)),
-        ("fixed", Limit::fixed_window(quota)),
-        ("anchored", Limit::anchored_window(quota)),
-        ("sliding", Limit::sliding_window(quota)),
-        ("log", Limit::sliding_log(quota)),
-    ]
-}
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-async fn wait_until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
-    let begun = Instant::now();
-    while !is_so().await {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// Everything that a store does, as whoever the URL says.
@@ -200,7 +178,7 @@ async fn writes_that_the_server_refuses() {
         ErrorKind::Down
     );
     let _: () = server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    wait_until("the server", || async { limiter.check("k").await.is_ok() }).await;
+    wait_until("the server", async || limiter.check("k").await.is_ok()).await;
 
     // A disk that is full: here, a folder is where the snapshot should go.
     let folder: Vec<String> = server.command(&["CONFIG", "GET", "dir"]);
@@ -217,7 +195,7 @@ async fn writes_that_the_server_refuses() {
         ErrorKind::NotReady
     );
     let _: () = server.command(&["CONFIG", "SET", "save", ""]);
-    wait_until("the server", || async { limiter.check("k").await.is_ok() }).await;
+    wait_until("the server", async || limiter.check("k").await.is_ok()).await;
 }
 
 /// Of a thousand requests that meet an empty script cache, one at a time looks whether the server is another one.
@@ -241,7 +219,7 @@ async fn a_flushed_cache_is_looked_into_by_one_at_a_time() {
     for decision in futures_util::future::join_all(checks).await {
         assert!(decision.unwrap().is_allowed());
     }
-    wait_until("the look", || async { sets() > before }).await;
+    wait_until("the look", async || sets() > before).await;
     assert!(limiter.check("k").await.unwrap().is_allowed());
     // While the answers come in, some may follow each other; it would be all of them otherwise.
     let (looks, sent) = (sets() - before, store.stats().scripts_sent);
@@ -283,7 +261,7 @@ async fn tasks_end_with_their_store() {
     let nobody = RedisStore::builder(&nobody).unwrap();
     let nobody = nobody.backoff(Duration::from_millis(1), Duration::from_millis(10));
     drop(nobody.connect_later());
-    wait_until("the tasks", || async { tasks() == 0 }).await;
+    wait_until("the tasks", async || tasks() == 0).await;
     wait_until("the connections", || async {
         let clients: String = server.command(&["CLIENT", "LIST"]);
         clients.lines().count() == 1
@@ -309,14 +287,14 @@ fn a_store_outlives_a_runtime() {
     for _ in 0..2 {
         let next = runtime();
         next.block_on(async {
-            wait_until("the server", || async { limiter.check("a").await.is_ok() }).await;
+            wait_until("the server", async || limiter.check("a").await.is_ok()).await;
             // What it held goes back, and is watched again.
             let begun = Instant::now();
             while lease.check().await.is_err() || lease.held() == 0 {
                 assert!(begun.elapsed() < PATIENCE);
             }
             let held = lease.held();
-            wait_until("what is held", || async { lease.held() == 0 }).await;
+            wait_until("what is held", async || lease.held() == 0).await;
             assert!(held > 0);
         });
     }
@@ -361,7 +339,7 @@ fn a_store_made_outside_of_a_runtime() {
             limiter.check("k").await.unwrap_err().kind(),
             ErrorKind::Down
         );
-        wait_until("the server", || async { limiter.check("k").await.is_ok() }).await;
+        wait_until("the server", async || limiter.check("k").await.is_ok()).await;
     });
 }
 

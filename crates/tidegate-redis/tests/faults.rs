@@ -6,23 +6,22 @@
 #![allow(clippy::std_instead_of_alloc, reason = "tests have std")]
 
 mod common;
+#[path = "common/proxy.rs"]
+mod proxy;
 
-use core::net::{Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::{Host, PATIENCE, Server, free_port};
+use common::{HOUR, Host, PATIENCE, Server, free_port, wait_until};
+use proxy::{Network, Proxy};
 use tidegate::{BoxTable, FixedWindow, Quota};
 use tidegate_redis::{
     Builder, ErrorKind, GuardedLimiter, Instead, Limit, OnError, RedisStore, Verdict,
 };
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-const HOUR: Duration = Duration::from_secs(3_600);
 const DEADLINE: Duration = Duration::from_millis(50);
 /// A decision that takes so long hangs. Much more than the deadline, for a machine with other things to do.
 const HANGS: Duration = Duration::from_secs(5);
@@ -151,12 +150,8 @@ async fn keep_asking(
     longest
 }
 
-async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so().await {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+fn through(proxy: &Proxy) -> Builder {
+    quick(RedisStore::builder(&proxy.url()).unwrap())
 }
 
 fn quick(builder: Builder) -> Builder {
@@ -378,92 +373,13 @@ async fn nobody_there_at_first() {
     drop(server);
 }
 
-/// Between the store and the server: what becomes of what is sent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Network {
-    Works,
-    /// Connections are taken, and nothing is ever answered.
-    Swallows,
-    /// Connections are refused, and those that there were are cut.
-    Refuses,
-}
-
-struct Proxy {
-    port: u16,
-    network: watch::Sender<Network>,
-}
-
-impl Proxy {
-    async fn start(server: &Server) -> Self {
-        let (network, state) = watch::channel(Network::Works);
-        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        tokio::spawn(Self::serve(listener, port, server, state));
-        Self { port, network }
-    }
-
-    async fn serve(
-        listener: TcpListener,
-        port: u16,
-        server: SocketAddr,
-        mut state: watch::Receiver<Network>,
-    ) {
-        let mut listener = Some(listener);
-        loop {
-            if *state.borrow_and_update() == Network::Refuses {
-                listener = None;
-            } else if listener.is_none() {
-                listener = Some(
-                    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-                        .await
-                        .unwrap(),
-                );
-            }
-            let accept = async {
-                match &listener {
-                    Some(listener) => listener.accept().await.unwrap().0,
-                    None => core::future::pending().await,
-                }
-            };
-            tokio::select! {
-                client = accept => { tokio::spawn(Self::pass(client, server, state.clone())); }
-                changed = state.changed() => if changed.is_err() { return },
-            }
-        }
-    }
-
-    async fn pass(mut client: TcpStream, server: SocketAddr, mut state: watch::Receiver<Network>) {
-        let mut server = TcpStream::connect(server).await.unwrap();
-        loop {
-            let network = *state.borrow_and_update();
-            match network {
-                Network::Works => tokio::select! {
-                    _ = tokio::io::copy_bidirectional(&mut client, &mut server) => return,
-                    changed = state.changed() => if changed.is_err() { return },
-                },
-                Network::Swallows => {
-                    if state.changed().await.is_err() {
-                        return;
-                    }
-                }
-                Network::Refuses => return,
-            }
-        }
-    }
-
-    fn builder(&self) -> Builder {
-        quick(RedisStore::builder(&format!("redis://127.0.0.1:{}/", self.port)).unwrap())
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs redis-server: ci/redis.sh"]
 async fn the_network_is_cut() {
     let server = Server::start();
     for fault in [Network::Swallows, Network::Refuses] {
         let proxy = Proxy::start(&server).await;
-        let store = proxy.builder().connect().await.unwrap();
+        let store = through(&proxy).connect().await.unwrap();
         let load = Load::start(&store);
         load.decided(200).await;
         proxy.network.send(fault).unwrap();
@@ -472,7 +388,7 @@ async fn the_network_is_cut() {
         assert!(!store.stats().is_up);
         // Who comes now does not get through either, and does not hang.
         let begun = Instant::now();
-        assert!(proxy.builder().connect().await.is_err());
+        assert!(through(&proxy).connect().await.is_err());
         assert!(begun.elapsed() < HANGS);
         proxy.network.send(Network::Works).unwrap();
         load.is_up(true).await;
@@ -488,7 +404,7 @@ async fn the_network_is_cut() {
 async fn nothing_else_hangs_either() {
     let server = Server::start();
     let proxy = Proxy::start(&server).await;
-    let store = proxy.builder().patience(1_000_000).connect().await.unwrap();
+    let store = through(&proxy).patience(1_000_000).connect().await.unwrap();
     let limiter = store.limiter("a", plenty()).unwrap();
     let lease = limiter.lease("k", 1..=256);
     let mut held = 0;

@@ -7,16 +7,9 @@ mod common;
 use core::time::Duration;
 use std::time::Instant;
 
-use common::{PATIENCE, Server};
-use tidegate::{LeaseState, Quota};
-use tidegate_redis::{ErrorKind, Limit, RedisLimiter};
-
-const HOUR: Duration = Duration::from_secs(3_600);
-
-async fn left(limiter: &RedisLimiter) -> u64 {
-    let decision = limiter.peek_n("k", 0).await.unwrap();
-    decision.result().unwrap().remaining()
-}
+use common::{HOUR, Host, PATIENCE, Server, all, left, wait_until};
+use tidegate::{LeaseState, Quota, Reason};
+use tidegate_redis::{ErrorKind, Limit};
 
 /// How many pass, when tasks on three machines hold leases, spend them, let them age, and give them back; and the time by
 /// the server's clock before and after, in microseconds.
@@ -124,7 +117,7 @@ async fn a_request_given_up_loses_no_batch() {
         assert!(check.await.is_err());
         calls += 1;
         let begun = Instant::now();
-        while 1_000_000 - left(&limiter).await > lease.held() + calls {
+        while 1_000_000 - left(&limiter, "k").await > lease.held() + calls {
             assert!(
                 begun.elapsed() < PATIENCE,
                 "way {place}: {} held",
@@ -162,4 +155,106 @@ async fn a_dead_server_is_found_by_leases() {
     for task in tasks {
         task.await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn leases_spend_exactly_the_limit_and_give_the_rest_back() {
+    let server = Host::start();
+    let store = server.store().await;
+    for (name, limit) in all(10_000) {
+        let limiter = store.limiter(name, limit).unwrap();
+        let scripts = || -> u64 {
+            let stats = server.each::<String>(&["INFO", "commandstats"]).concat();
+            let lines = stats
+                .lines()
+                .filter(|it| it.starts_with("cmdstat_evalsha:"));
+            let calls = lines.filter_map(|it| it.split(['=', ',']).nth(1));
+            calls.map(|calls| calls.parse::<u64>().unwrap()).sum()
+        };
+        let before = scripts();
+        // Two machines, and many tasks on each.
+        let leases = [limiter.lease("a", 1..=256), limiter.lease("a", 1..=256)];
+        let tasks: Vec<_> = (0..60)
+            .map(|task| {
+                let lease = leases[task % 2].clone();
+                tokio::spawn(async move {
+                    let mut passed = 0;
+                    for _ in 0..200 {
+                        passed += u64::from(lease.check().await.unwrap().is_ok());
+                    }
+                    passed
+                })
+            })
+            .collect();
+        let mut passed = 0;
+        for task in tasks {
+            passed += task.await.unwrap();
+        }
+        // 12,000 were asked for. What the other holds when one is refused may lie idle.
+        assert!(passed <= 10_000, "{name}");
+        let held: u64 = leases.iter().map(|lease| lease.held()).sum();
+        let rest = left(&limiter, "a").await;
+        assert_eq!(passed + held + rest, 10_000, "{name}");
+        assert!(passed > 9_000, "{name}: {passed}");
+        let asked = scripts() - before;
+        assert!(asked < 1_500, "{name}: {asked} scripts");
+
+        // What is not spent is back when the leases are gone.
+        drop(leases);
+        wait_until("what was held", async || {
+            passed + left(&limiter, "a").await == 10_000
+        })
+        .await;
+        assert_eq!(store.stats().refunds_lost, 0);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn leases_give_back_what_nobody_spends() {
+    let server = Host::start();
+    let store = server.store().await;
+    for (name, limit) in all(1_000) {
+        let limiter = store.limiter(name, limit).unwrap();
+        let state = LeaseState::new(64..=64);
+        let lease = limiter.lease_with("a", state, Duration::from_millis(50));
+        // The first batch may be no more than the cost; then a quarter of what is left is a batch.
+        let mut spent = 0;
+        while lease.held() == 0 {
+            assert!(lease.check().await.unwrap().is_ok());
+            spent += 1;
+        }
+        wait_until("what was held", async || {
+            left(&limiter, "a").await == 1_000 - spent
+        })
+        .await;
+        // And on it goes.
+        assert!(lease.check().await.unwrap().is_ok());
+        lease.give_back().await.unwrap();
+        let rest = left(&limiter, "a").await;
+        assert_eq!(rest, 1_000 - spent - 1);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs redis-server: ci/redis.sh"]
+async fn a_lease_repeats_a_refusal() {
+    let server = Host::start();
+    let store = server.store().await;
+    let limiter = store.limiter("a", all(3)[0].1).unwrap();
+    let lease = limiter.lease("k", 1..=64);
+    for _ in 0..3 {
+        assert!(lease.check().await.unwrap().is_ok());
+    }
+    let denied = lease.check().await.unwrap().unwrap_err();
+    let refused = store.stats().refused;
+    for _ in 0..100 {
+        let again = lease.check().await.unwrap().unwrap_err();
+        assert!(again.retry_after() <= denied.retry_after());
+    }
+    assert_eq!(store.stats().refused, refused);
+    assert_eq!(store.stats().refused_locally, 100);
+    let never = lease.check_n(4).await.unwrap().unwrap_err();
+    assert_eq!(never.reason(), Reason::TooCostly);
 }

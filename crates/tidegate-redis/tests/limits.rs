@@ -4,23 +4,9 @@ mod common;
 
 use core::time::Duration;
 
-use common::{Host, PATIENCE, Server};
+use common::{HOUR, Host, PATIENCE, Server, all, left, wait_until};
 use tidegate::{Quota, Reason, Timestamp};
 use tidegate_redis::{ErrorKind, Limit, RedisLimiter, RedisStore, Request};
-
-const HOUR: Duration = Duration::from_secs(3_600);
-
-/// Nothing comes back while a test runs.
-fn all(limit: u64) -> [(&'static str, Limit); 5] {
-    let quota = Quota::new(limit, 1_000 * HOUR).unwrap();
-    [
-        ("bucket", Limit::token_bucket(quota)),
-        ("fixed", Limit::fixed_window(quota)),
-        ("anchored", Limit::anchored_window(quota)),
-        ("sliding", Limit::sliding_window(quota)),
-        ("log", Limit::sliding_log(quota)),
-    ]
-}
 
 fn limiters(store: &RedisStore, limit: u64) -> Vec<RedisLimiter> {
     all(limit)
@@ -58,45 +44,18 @@ async fn check_peek_refund_and_reset() {
         assert!(!huge.is_allowed());
 
         assert!(limiter.refund("a", taken.taken_at(), 2).await.unwrap());
-        assert_eq!(
-            limiter
-                .peek_n("a", 0)
-                .await
-                .unwrap()
-                .result()
-                .unwrap()
-                .remaining(),
-            4
-        );
+        assert_eq!(left(&limiter, "a").await, 4);
         // Not more than was taken.
         assert!(limiter.refund("a", taken.taken_at(), 100).await.unwrap());
         assert!(!limiter.refund("a", taken.taken_at(), 1).await.unwrap());
-        assert_eq!(
-            limiter
-                .peek_n("a", 0)
-                .await
-                .unwrap()
-                .result()
-                .unwrap()
-                .remaining(),
-            5
-        );
+        assert_eq!(left(&limiter, "a").await, 5);
 
         assert!(limiter.check_n("a", 5).await.unwrap().is_allowed());
         assert!(limiter.check("b").await.unwrap().is_allowed());
         assert!(!limiter.check("a").await.unwrap().is_allowed());
         limiter.reset("a").await.unwrap();
         assert!(limiter.check("a").await.unwrap().is_allowed());
-        assert_eq!(
-            limiter
-                .peek_n("b", 0)
-                .await
-                .unwrap()
-                .result()
-                .unwrap()
-                .remaining(),
-            4
-        );
+        assert_eq!(left(&limiter, "b").await, 4);
     }
 }
 
@@ -218,22 +177,11 @@ async fn idle_keys_are_gone_and_used_ones_stay() {
             .unwrap()
             .is_allowed()
     );
-    let begun = std::time::Instant::now();
     // Nobody asks for them: the server drops what has expired by itself, some time later.
-    while server.each::<u64>(&["DBSIZE"]).iter().sum::<u64>() > 2 {
-        assert!(begun.elapsed() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let kept = || server.each::<u64>(&["DBSIZE"]).iter().sum::<u64>();
+    wait_until("the expiry", async || kept() <= 2).await;
     let used = store.limiter("log", all(5)[4].1).unwrap();
-    assert_eq!(
-        used.peek_n("used", 0)
-            .await
-            .unwrap()
-            .result()
-            .unwrap()
-            .remaining(),
-        4
-    );
+    assert_eq!(left(&used, "used").await, 4);
 }
 
 /// The expiry is never before a key is idle: with time from elsewhere, it is a day later.
@@ -392,202 +340,6 @@ async fn what_somebody_else_has_put_there() {
 
 #[tokio::test]
 #[ignore = "needs redis-server: ci/redis.sh"]
-async fn remembered_refusals_cost_no_round_trip() {
-    let server = Host::start();
-    let store = server.store().await;
-    for (name, limit) in all(5) {
-        let limiter = store.limiter(name, limit).unwrap().remembering(1_000, HOUR);
-        assert!(limiter.check_n("a", 5).await.unwrap().is_allowed());
-        let first = limiter.check("a").await.unwrap().result().unwrap_err();
-        let before = store.stats();
-        for _ in 0..1_000 {
-            let denied = limiter.check("a").await.unwrap().result().unwrap_err();
-            assert_eq!((denied.limit(), denied.remaining()), (5, 0));
-            // Told in time, and no later than by the server.
-            let (told, at_first) = (denied.retry_after().unwrap(), first.retry_after().unwrap());
-            assert!(told <= at_first && told + PATIENCE > at_first);
-        }
-        let after = store.stats();
-        assert_eq!(after.refused, before.refused);
-        assert_eq!(after.refused_locally - before.refused_locally, 1_000);
-        // Another key, and another cost, are asked for.
-        assert!(limiter.check("b").await.unwrap().is_allowed());
-        assert!(limiter.check_n("a", 0).await.unwrap().is_allowed());
-        // What comes back by this limiter is noticed at once.
-        limiter.reset("a").await.unwrap();
-        assert!(limiter.check("a").await.unwrap().is_allowed());
-        // In batches too.
-        assert!(limiter.check_n("a", 4).await.unwrap().is_allowed());
-        let twice = [("a", 1), ("b", 1), ("a", 1)];
-        let before = store.stats().refused_locally;
-        for repeated in [0, 2] {
-            let decisions = limiter.check_many(twice).await;
-            let decisions: Vec<bool> = decisions
-                .into_iter()
-                .map(|it| it.unwrap().is_allowed())
-                .collect();
-            assert_eq!(decisions, [false, true, false]);
-            assert_eq!(store.stats().refused_locally - before, repeated);
-        }
-    }
-}
-
-#[tokio::test]
-#[ignore = "needs redis-server: ci/redis.sh"]
-async fn a_remembered_refusal_ends_in_time() {
-    let server = Host::start();
-    let store = server.store().await;
-    let quota = Quota::new(1, Duration::from_millis(40)).unwrap();
-    let limiter = store.limiter("a", Limit::token_bucket(quota)).unwrap();
-    let limiter = limiter.remembering(16, HOUR);
-    for _ in 0..10 {
-        let decision = limiter.check("a").await.unwrap();
-        if let Err(denied) = decision.result() {
-            tokio::time::sleep(denied.retry_after().unwrap()).await;
-            assert!(limiter.check("a").await.unwrap().is_allowed());
-        }
-    }
-    assert!(store.stats().refused > 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs redis-server: ci/redis.sh"]
-async fn leases_spend_exactly_the_limit_and_give_the_rest_back() {
-    let server = Host::start();
-    let store = server.store().await;
-    for (name, limit) in all(10_000) {
-        let limiter = store.limiter(name, limit).unwrap();
-        let scripts = || -> u64 {
-            let stats = server.each::<String>(&["INFO", "commandstats"]).concat();
-            let lines = stats
-                .lines()
-                .filter(|it| it.starts_with("cmdstat_evalsha:"));
-            let calls = lines.filter_map(|it| it.split(['=', ',']).nth(1));
-            calls.map(|calls| calls.parse::<u64>().unwrap()).sum()
-        };
-        let before = scripts();
-        // Two machines, and many tasks on each.
-        let leases = [limiter.lease("a", 1..=256), limiter.lease("a", 1..=256)];
-        let tasks: Vec<_> = (0..60)
-            .map(|task| {
-                let lease = leases[task % 2].clone();
-                tokio::spawn(async move {
-                    let mut passed = 0;
-                    for _ in 0..200 {
-                        passed += u64::from(lease.check().await.unwrap().is_ok());
-                    }
-                    passed
-                })
-            })
-            .collect();
-        let mut passed = 0;
-        for task in tasks {
-            passed += task.await.unwrap();
-        }
-        // 12,000 were asked for. What the other holds when one is refused may lie idle.
-        assert!(passed <= 10_000, "{name}");
-        let held: u64 = leases.iter().map(|lease| lease.held()).sum();
-        let left = limiter
-            .peek_n("a", 0)
-            .await
-            .unwrap()
-            .result()
-            .unwrap()
-            .remaining();
-        assert_eq!(passed + held + left, 10_000, "{name}");
-        assert!(passed > 9_000, "{name}: {passed}");
-        let asked = scripts() - before;
-        assert!(asked < 1_500, "{name}: {asked} scripts");
-
-        // What is not spent is back when the leases are gone.
-        drop(leases);
-        let begun = std::time::Instant::now();
-        loop {
-            let left = limiter
-                .peek_n("a", 0)
-                .await
-                .unwrap()
-                .result()
-                .unwrap()
-                .remaining();
-            if passed + left == 10_000 {
-                break;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{name}: {passed} and {left}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(store.stats().refunds_lost, 0);
-    }
-}
-
-#[tokio::test]
-#[ignore = "needs redis-server: ci/redis.sh"]
-async fn leases_give_back_what_nobody_spends() {
-    let server = Host::start();
-    let store = server.store().await;
-    for (name, limit) in all(1_000) {
-        let limiter = store.limiter(name, limit).unwrap();
-        let state = tidegate::LeaseState::new(64..=64);
-        let lease = limiter.lease_with("a", state, Duration::from_millis(50));
-        // The first batch may be no more than the cost; then a quarter of what is left is a batch.
-        let mut spent = 0;
-        while lease.held() == 0 {
-            assert!(lease.check().await.unwrap().is_ok());
-            spent += 1;
-        }
-        let begun = std::time::Instant::now();
-        loop {
-            let left = limiter
-                .peek_n("a", 0)
-                .await
-                .unwrap()
-                .result()
-                .unwrap()
-                .remaining();
-            if left == 1_000 - spent {
-                break;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{name}: {left}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        // And on it goes.
-        assert!(lease.check().await.unwrap().is_ok());
-        lease.give_back().await.unwrap();
-        let left = limiter
-            .peek_n("a", 0)
-            .await
-            .unwrap()
-            .result()
-            .unwrap()
-            .remaining();
-        assert_eq!(left, 1_000 - spent - 1);
-    }
-}
-
-#[tokio::test]
-#[ignore = "needs redis-server: ci/redis.sh"]
-async fn a_lease_repeats_a_refusal() {
-    let server = Host::start();
-    let store = server.store().await;
-    let limiter = store.limiter("a", all(3)[0].1).unwrap();
-    let lease = limiter.lease("k", 1..=64);
-    for _ in 0..3 {
-        assert!(lease.check().await.unwrap().is_ok());
-    }
-    let denied = lease.check().await.unwrap().unwrap_err();
-    let refused = store.stats().refused;
-    for _ in 0..100 {
-        let again = lease.check().await.unwrap().unwrap_err();
-        assert!(again.retry_after() <= denied.retry_after());
-    }
-    assert_eq!(store.stats().refused, refused);
-    assert_eq!(store.stats().refused_locally, 100);
-    let never = lease.check_n(4).await.unwrap().unwrap_err();
-    assert_eq!(never.reason(), Reason::TooCostly);
-}
-
-#[tokio::test]
-#[ignore = "needs redis-server: ci/redis.sh"]
 async fn refunds_that_nobody_waits_for() {
     let server = Host::start();
     let store = server.store().await;
@@ -599,19 +351,7 @@ async fn refunds_that_nobody_waits_for() {
         for at in taken {
             limiter.refund_later("a", at, 1);
         }
-        let begun = std::time::Instant::now();
-        while limiter
-            .peek_n("a", 0)
-            .await
-            .unwrap()
-            .result()
-            .unwrap()
-            .remaining()
-            < 500
-        {
-            assert!(begun.elapsed() < PATIENCE, "{limiter:?}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        wait_until("refunds", async || left(&limiter, "a").await == 500).await;
     }
     assert_eq!(store.stats().refunds_lost, 0);
 }

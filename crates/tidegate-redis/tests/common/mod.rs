@@ -14,10 +14,39 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use tempfile::TempDir;
-use tidegate_redis::{Builder, RedisStore};
+use tidegate::Quota;
+use tidegate_redis::{Builder, Limit, RedisLimiter, RedisStore};
 
 /// How long anything may take that has to happen on its own.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub const HOUR: Duration = Duration::from_secs(3_600);
+
+/// All ways of counting; nothing comes back while a test runs.
+pub fn all(limit: u64) -> [(&'static str, Limit); 5] {
+    let quota = Quota::new(limit, 1_000 * HOUR).unwrap();
+    [
+        ("bucket", Limit::token_bucket(quota)),
+        ("fixed", Limit::fixed_window(quota)),
+        ("anchored", Limit::anchored_window(quota)),
+        ("sliding", Limit::sliding_window(quota)),
+        ("log", Limit::sliding_log(quota)),
+    ]
+}
+
+/// What a key has left.
+pub async fn left(limiter: &RedisLimiter, key: &str) -> u64 {
+    let decision = limiter.peek_n(key, 0).await.unwrap();
+    decision.result().unwrap().remaining()
+}
+
+pub async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
 
 /// Where the suite runs: one server, or, if `REDIS_CLUSTER` is set, a cluster of three.
 pub struct Host {
